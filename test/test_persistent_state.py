@@ -105,14 +105,14 @@ def test_a_damaged_file_costs_one_warning(content: bytes, reason: str) -> None:
     state.path.write_bytes(content)
     assert state.load() == {}
     assert len(node.log) == 1
-    assert node.log[0].startswith(f"WARN {state.path} is not used; the parameters are: {reason}")
+    assert node.log[0].startswith(f"WARN {state.path} is not used, the parameters apply instead: {reason}")
 
 
 def test_the_warning_of_a_text_that_is_not_utf_8_can_be_logged() -> None:
     state, node = kept()
     state.ignore(StateError("expected a colour; got '\ud800'"))
     assert node.log == [
-        f"WARN {state.path} is not used; the parameters are: expected a colour; got '\\ud800'"
+        f"WARN {state.path} is not used, the parameters apply instead: expected a colour; got '\\ud800'"
     ]
 
 
@@ -128,7 +128,7 @@ def test_a_directory_instead_of_the_file_costs_one_warning() -> None:
     state, node = kept()
     state.path.mkdir(parents=True)
     assert state.load() == {}
-    assert node.log == [f"WARN {state.path} is not used; the parameters are: Is a directory"]
+    assert node.log == [f"WARN {state.path} is not used, the parameters apply instead: Is a directory"]
 
 
 def test_a_home_that_cannot_be_written_costs_a_warning(home: Path) -> None:

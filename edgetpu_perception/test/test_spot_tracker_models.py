@@ -90,7 +90,7 @@ def compiled_engine(plain: Path) -> StickEngine:
 
 def test_a_model_for_brightness_cannot_be_given_a_color() -> None:
     tracker = SpotTracker(CpuEngine(graph.build()))
-    with pytest.raises(ModelUnsupportedError, match="input is grey"):
+    with pytest.raises(ModelUnsupportedError, match="got one with a grey input"):
         tracker.set_color("red")
     assert tracker.color is None
 

@@ -48,8 +48,8 @@ class LoomingNode(PerceptionNode):
             "width",
             0,
             "Width of the model's input, px, a multiple of 32: 192 with a size of 64 does not squeeze images "
-            "of 1242x375 px. 0: as size, or by the first image 2 to 4 times that if it is that much wider "
-            "than high and the driver has the model.",
+            "of 1242x375 px. 0: as size; or, by the first image, 2 to 4 times size if the image is that much "
+            "wider than high and the driver has the model.",
             0,
             MAX_WIDTH,
             check=_bad_width,
@@ -58,7 +58,7 @@ class LoomingNode(PerceptionNode):
         Setting(
             "min_expansion_rate",
             MIN_EXPANSION_RATE,
-            "Growth of the image, 1/s, from which on a result is approaching, if it is also 5 sigma: 0.15 is "
+            "Least growth of the image at which a result is approaching, 1/s, if it is also 5 sigma: 0.15 is "
             "contact within 6.7 s.",
             0.0,
             10.0,

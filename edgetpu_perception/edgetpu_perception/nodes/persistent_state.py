@@ -75,7 +75,9 @@ class PersistentState:
     def ignore(self, reason: Exception) -> None:
         """Warn that the kept state is not used."""
         text = reason.strerror if isinstance(reason, OSError) and reason.strerror else reason
-        self._node.get_logger().warning(one_line(f"{self.path} is not used; the parameters are: {text}"))
+        self._node.get_logger().warning(
+            one_line(f"{self.path} is not used, the parameters apply instead: {text}")
+        )
 
     def _read(self) -> dict[str, Any]:
         data = read_file(self.path, LARGEST_FILE)

@@ -60,9 +60,9 @@ def template_from_state(state: Mapping[str, Any]) -> Template:
     if not (fits and math.hypot(right, down) < 1e6 and 0 <= clipped <= 1):
         raise StateError("expected a size within the template, an offset and a share")
     if region_scale is not None and not 0 < region_scale <= 1:
-        raise StateError(f"expected a scale of the region of more than 0 up to 1; got {region_scale}")
+        raise StateError(f"expected a region_scale above 0 and up to 1; got {region_scale}")
     if px_aspect is not None and not 1e-6 < px_aspect < 1e6:
-        raise StateError(f"expected a width of a px over its height of more than 0; got {px_aspect}")
+        raise StateError(f"expected a px_aspect between 1e-6 and 1e6; got {px_aspect}")
     size, offset = (height, width), (right, down)
     return Template(values, mask.astype(bool), size, offset, clipped, fine, region_scale, px_aspect)
 
@@ -84,7 +84,7 @@ def _fine_from_state(state: Mapping[str, Any], most: int = MOST_PX) -> FinePatch
         raise ValueError("expected scales of a fine patch and its offset")
     smooth, finer = state.get("smooth", False), state.get("finer")
     if not isinstance(smooth, bool):
-        raise ValueError(f"expected whether a fine patch is smooth; got {smooth!r}")
+        raise ValueError(f"expected smooth to be true or false; got {smooth!r}")
     return FinePatch(
         values,
         mask.astype(bool),

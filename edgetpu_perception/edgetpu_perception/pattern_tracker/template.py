@@ -35,7 +35,7 @@ class TemplateReason(enum.Enum):
     GOOD = "it can be distinguished from other objects"
     FLAT = "it has no contrast"
     SLIDES = "it looks the same when moved along its edge"
-    PLAIN = "it has too little structure: other things look like it by chance"
+    PLAIN = "it has too little structure: other objects look like it by chance"
     REPEATED = "another place in the view it comes from looks like it"
 
 
@@ -131,7 +131,9 @@ def fit(
     share = resize(counts[rows.used, columns.used] * np.uint8(255), rows.length, columns.length)
     covered = np.pad(share > 127, (rows.around, columns.around))
     if not covered.any():
-        raise ImageError(ImageFault.MASK, "expected a mask that leaves something of the template")
+        raise ImageError(
+            ImageFault.MASK, "expected a mask that covers at least one px of the template; got none"
+        )
     centre = tuple(axis.around[0] - sum(axis.around) / 2 for axis in (columns, rows))
     return Template(
         fine=fine_patch(
@@ -157,7 +159,7 @@ def _counted(mask: NDArray[np.generic] | None, shape: tuple[int, ...]) -> Pixels
     counts: Pixels = (np.asarray(mask) != 0).astype(np.uint8)
     if counts.shape != shape:
         raise ImageError(
-            ImageFault.MASK, f"expected a mask {list(shape)}, as the patch is; got {list(counts.shape)}"
+            ImageFault.MASK, f"expected a mask of the patch's shape {list(shape)}; got {list(counts.shape)}"
         )
     if not counts.any():
         raise ImageError(ImageFault.MASK, "expected a mask with something non-zero; got zeros only")
@@ -208,7 +210,7 @@ def judge(
         reason = TemplateReason.PLAIN
         figures = (
             f"its contrast is {template.contrast:.1f} grey levels, and with noise it resembles itself only "
-            f"{math.exp(matcher.expected.clarity):.1f} times better than other pictures"
+            f"{math.exp(matcher.expected.clarity):.1f} times better than other objects do"
         )
     elif sigma > MAX_SIGMA_PX:
         reason, figures = TemplateReason.SLIDES, f"noise would move it by {sigma:.2f} px"

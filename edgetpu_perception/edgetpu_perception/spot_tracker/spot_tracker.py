@@ -116,7 +116,9 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
         weights = color_filter(color)
         colored = self._input is not None and self._input.channels == 3
         if self._fixed and not colored:
-            raise ModelUnsupportedError("expected an engine with a model for a colour; its input is grey")
+            raise ModelUnsupportedError(
+                "expected an engine whose model is made for a colour; got one with a grey input"
+            )
         if self._engine is not None and colored:
             if not hasattr(self._engine, "set_weights"):
                 raise ModelUnsupportedError(
