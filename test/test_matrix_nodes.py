@@ -285,7 +285,7 @@ class TestPlaceRecognition:
         assert self.find(graph, EMBEDDINGS[33]).labels != ["place 33"]
         answer = graph.call(RemovePlace, "/place_recognition/remove_place", label="place 33")
         assert (answer.success, answer.error.value) == (False, ErrorCode.BAD_INPUT)
-        assert "expected one of 150 places" in answer.message
+        assert "expected the label of one of the 150 places" in answer.message
         assert (answer.removed, answer.places, answer.embeddings) == (0, 150, 150)
 
     def test_a_place_is_replaced(self, graph: Any) -> None:

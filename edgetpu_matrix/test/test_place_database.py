@@ -96,7 +96,7 @@ def test_so_it_is_when_the_last_place_of_a_file_is_gone(tmp_path: Path) -> None:
 
 
 def test_an_unknown_place_cannot_be_removed() -> None:
-    with pytest.raises(UnknownPlaceError, match="expected one of 2 places; got 'cellar'"):
+    with pytest.raises(UnknownPlaceError, match="expected the label of one of the 2 places; got 'cellar'"):
         filled("a", "b").remove("cellar")
 
 

@@ -100,7 +100,8 @@ class PlaceDatabase:
         """Remove a place and return the number of its embeddings; UnknownPlaceError for an unknown label."""
         found = [row for row, each in enumerate(self._labels) if each == label]
         if not found:
-            raise UnknownPlaceError(f"expected one of {len(set(self._labels))} places; got '{label}'")
+            places = len(set(self._labels))
+            raise UnknownPlaceError(f"expected the label of one of the {places} places; got '{label}'")
         for row in reversed(found):
             last = len(self) - 1
             self._rows[row] = self._rows[last]
