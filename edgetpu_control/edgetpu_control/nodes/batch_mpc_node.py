@@ -28,8 +28,8 @@ COSTS = "edgetpu.costs"
 """Entry-point group of costs in Python: functions of states and actions, as `Cost`."""
 
 _NO_PLAN = (
-    "the plan has ended, and none of the last observations has improved it: time_limit is too short for an "
-    "iteration, or no sequence has a finite cost"
+    "the plan has ended, and no iteration has improved it: time_limit is too short for one, or no sequence "
+    "has a finite cost"
 )
 
 

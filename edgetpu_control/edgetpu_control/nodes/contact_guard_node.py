@@ -134,7 +134,7 @@ class ContactGuardNode(ControlNode):
         self._guard.follow(STANDSTILL if velocity is None else velocity, now)
         if self._guard.restriction is not before:
             self.get_logger().info(
-                f"speed limited by: {self._guard.restriction.value}"
+                f"speed limited: {self._guard.restriction.value}"
                 if self._guard.restriction is not Restriction.NONE
                 else "speed not limited",
                 throttle_duration_sec=1.0,
