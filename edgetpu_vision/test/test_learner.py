@@ -62,7 +62,7 @@ def test_an_image_without_a_vector_is_unknown_and_no_example() -> None:
     taught = learner()
     taught.learn("red", RED)
     assert [each.score for each in taught.update(colored(0, 0, 0)).classes] == [1.0]
-    with pytest.raises(InputError, match="a vector other than 0; the model's values are all 0"):
+    with pytest.raises(InputError, match="an image that gives an embedding; the model's output is all zeros"):
         taught.learn("black", [colored(0, 0, 0)])
     assert taught.examples.classes == {"red": 3}
 

@@ -83,7 +83,7 @@ class Learner:
         """
         embedding = self._embedder.update(image)
         if not embedding.valid:
-            raise InputError("expected an image with a vector other than 0; the model's values are all 0")
+            raise InputError("expected an image that gives an embedding; the model's output is all zeros")
         return embedding.vector
 
     def learn(self, label: str, images: Sequence[ImageLike], *, replace: bool = False) -> None:

@@ -116,7 +116,7 @@ class FolderLesson:
             return
         if not embedding.valid:
             name = self._paths[len(self._vectors)].name
-            self._end(InputError(f"{name}: the model makes no vector of it, all values are 0"))
+            self._end(InputError(f"{name}: the model's output for this picture is all zeros"))
             return
         self._vectors.append(embedding.vector)
         self._next()

@@ -328,7 +328,7 @@ class LearnerNode(VisionNode):
         familiarity = self._head.classifier.familiarity
         return (
             f"unknown below a cosine of {familiarity.threshold:.2f}, from {familiarity.known} similarities "
-            f"of known and {familiarity.unknown} of unknown images and what is usual"
+            f"of known and {familiarity.unknown} of unknown images and assumed usual ones"
         )
 
     def _on_forget(self, request: Forget.Request, response: Forget.Response) -> Forget.Response:

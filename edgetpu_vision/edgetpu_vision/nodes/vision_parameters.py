@@ -41,8 +41,8 @@ def model_setting(default: str) -> Setting:
 LABELS = Setting(
     "labels",
     "",
-    "Names of the model's classes: a text file with a name a line, or with number and name, or a known set, "
-    "coco or pascal_voc. Empty: those in the model's file.",
+    "Names of the model's classes: a text file with one name per line, or with number and name, or a known "
+    "set, coco or pascal_voc. Empty: those in the model's file.",
     read_only=False,
 )
 
@@ -72,7 +72,7 @@ CLASSES = Setting(
 FIT = Setting(
     "fit",
     "",
-    "How images get the size of the model's input: letterbox keeps the aspect ratio and fills the rest, "
+    "How images are resized to the model's input: letterbox keeps the aspect ratio and fills the rest, "
     "stretch does not. Empty: as is usual for such models.",
     choices=("", *FITS),
     read_only=False,
@@ -125,8 +125,8 @@ def _no_feedback(values: list[str]) -> str | None:
 FEEDBACK = Setting(
     "feedback",
     [],
-    "Of a recurrent model: outputs and the inputs that they are in the next run, each as output=input. A "
-    "jump in time resets these inputs. Empty: those whose names match.",
+    "For a recurrent model: each output that is fed back and the input it becomes in the next run, as "
+    "output=input. A jump in time resets these inputs. Empty: those whose names match.",
     read_only=False,
     check=_no_feedback,
 )
