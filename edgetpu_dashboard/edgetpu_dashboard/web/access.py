@@ -20,7 +20,7 @@ _MOST_FIELDS = 100
 
 _NO_FRAME = b"content-security-policy", b"frame-ancestors 'none'"
 
-_REFUSAL = b"expected the token of the dashboard, as ?token=... of the address; a cookie remembers it\n"
+_REFUSAL = b"expected the token of the dashboard, as ?token=... in the address; a cookie remembers it\n"
 _FOREIGN = b"expected a request of the dashboard's own page\n"
 
 

@@ -279,7 +279,7 @@ def _model_path(page: Any) -> ui.input:
             folder = await page.calls.model_folder()
             data = await uploaded(event.file, LARGEST)
             path.value = str(await asyncio.to_thread(save_model, data, event.file.name, folder))
-            ui.notify(f"{path.value} is there", type="positive")
+            ui.notify(f"saved as {path.value}", type="positive")
 
     models = _upload("or a model of this computer, .tflite", ".tflite", LARGEST, take)
     models.props("data-id=run_file").classes("q-mb-xs")
