@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     unknown = [area for area in options.areas if area not in AREAS]
     if unknown:
-        parser.error(f"no area {', '.join(unknown)}; there are {', '.join(AREAS)}")
+        parser.error(f"unknown area {', '.join(unknown)}; known areas: {', '.join(AREAS)}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the processes of a running graph
     rows: list[Row] = []
     try:

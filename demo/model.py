@@ -22,13 +22,11 @@ def model_parameters(
     """
     if not model:
         if labels:
-            raise UsageError("labels are those of a model; expected MODEL too")
+            raise UsageError("LABELS needs MODEL as well")
         return (), ()
     takers = [node.name for node in nodes if node.needs_model]
     if len(takers) != 1:
-        raise UsageError(
-            f"a model is for one vision node; got {', '.join(takers) or 'none'}: name it in NODES"
-        )
+        raise UsageError(f"MODEL needs exactly one vision node in NODES; got {', '.join(takers) or 'none'}")
     files = [Path(part.strip()).expanduser().resolve() for part in model.split(",")]
     for file in files:
         if not file.is_file():

@@ -47,7 +47,7 @@ class SuiteConnection:
         if topic not in self._publishers:
             publisher = self._publishers[topic] = self.node.create_publisher(type(message), topic, 10)
             if not self.spin(START_SECONDS, lambda: publisher.get_subscription_count() > 0):
-                raise DriveError(f"nobody subscribes to {topic}")
+                raise DriveError(f"no node subscribes to {topic}")
         self._publishers[topic].publish(message)
 
     def call(self, service_type: type[Any], service: str, request: Any = None) -> Any:
@@ -59,7 +59,7 @@ class SuiteConnection:
             self._clients[service] = self.node.create_client(service_type, service)
         client = self._clients[service]
         if not self.spin(START_SECONDS, client.service_is_ready):
-            raise DriveError(f"nobody offers {service}")
+            raise DriveError(f"no node offers {service}")
         future = client.call_async(service_type.Request() if request is None else request)
         if not self.spin(START_SECONDS, future.done):
             raise DriveError(f"no answer from {service}")

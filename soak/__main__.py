@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.output.is_dir() and any(options.output.iterdir()) and not (options.output / HOME).is_dir():
-        parser.error(f"{options.output} has files of something else, and is replaced: name another --output")
+        parser.error(f"{options.output} contains other files, and a run replaces it; choose another --output")
     for number in stop_signals():  # the processes of a run have their own sessions, and would go on
         signal.signal(number, signal.default_int_handler)
     seed = secrets.randbelow(2**32) if options.seed is None else options.seed

@@ -188,8 +188,11 @@ def test_a_vision_node_classifies_a_recorded_bag_as_its_algorithm_does(
     ("arguments", "reason"),
     [
         (["--nodes=classifier", "--model=/nowhere.tflite"], "no model at /nowhere.tflite"),
-        (["--nodes=spot_tracker", "--model=/nowhere.tflite"], "a model is for one vision node; got none"),
-        (["--nodes=classifier", "--labels=coco"], "labels are those of a model; expected MODEL too"),
+        (
+            ["--nodes=spot_tracker", "--model=/nowhere.tflite"],
+            "MODEL needs exactly one vision node in NODES; got none",
+        ),
+        (["--nodes=classifier", "--labels=coco"], "LABELS needs MODEL as well"),
     ],
 )
 def test_a_model_that_cannot_be_used_is_reported_in_one_line(

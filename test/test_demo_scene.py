@@ -142,6 +142,6 @@ def test_a_written_scene_brings_truth_and_pattern_and_replaces_an_older_one(tmp_
 
 def test_a_folder_of_other_files_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("")
-    with pytest.raises(BagError, match=f"{tmp_path} has files of something else: name another OUTPUT"):
+    with pytest.raises(BagError, match=f"{tmp_path} contains other files; choose another OUTPUT"):
         write_scene(tmp_path, Scene(frames=2))
     assert (tmp_path / "thesis.txt").exists()

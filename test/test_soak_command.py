@@ -32,7 +32,7 @@ def test_a_folder_of_other_files_is_not_replaced(tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit) as left:
         command_line.main(["--output", str(tmp_path)])
     assert left.value.code == 2
-    assert f"{tmp_path} has files of something else" in capsys.readouterr().err
+    assert f"{tmp_path} contains other files, and a run replaces it" in capsys.readouterr().err
     assert (tmp_path / "thesis.txt").exists()
 
 

@@ -39,7 +39,7 @@ def write_scene(directory: Path, scene: Scene | None = None) -> Path:
     if directory.exists():
         ours = {TRUTH_FILE, PATTERN_FILE, PARAMETERS_FILE, "metadata.yaml", f"{directory.name}.mcap"}
         if {path.name for path in directory.iterdir()} - ours:
-            raise BagError(f"{directory} has files of something else: name another OUTPUT")
+            raise BagError(f"{directory} contains other files; choose another OUTPUT")
         shutil.rmtree(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
     store = get_typestore(Stores.ROS2_JAZZY)
