@@ -15,7 +15,7 @@ from edgetpu_driver.compiled_model import CompiledModel, Parameters
 from edgetpu_driver.darwinn.instructions import operation_assembly
 from edgetpu_driver.darwinn.instructions.field_statistics import field_statistics
 from edgetpu_driver.darwinn.instructions.instruction_word import disassemble
-from edgetpu_driver.darwinn.instructions.operations import cut, join
+from edgetpu_driver.darwinn.instructions.operations import join, split
 from edgetpu_driver.darwinn.instructions.requested_transfers import transfers
 from edgetpu_driver.darwinn.instructions.word_assembly import from_text, to_text
 from edgetpu_driver.darwinn.package_reader import parse_package
@@ -76,7 +76,7 @@ def targets() -> list[Target]:
         Target("flexbuffer.decode", corpus.options(compiled), decode, 0.1),
         Target("disassemble", bitstreams, _instructions, 0.05, _WORDS),
         Target("from_text", _texts(bitstreams), _from_text, 0.05, _WORDS),
-        Target("cut", bitstreams, _operations, 0.05, _WORDS),
+        Target("split", bitstreams, _operations, 0.05, _WORDS),
         Target("raw programs", program_samples(), run_program, 0.05, 256),
         Target("operations from text", _operation_texts(bitstreams), _operations_from_text, 0.05, _WORDS),
         Target("compile_dense", [dense_sample()], compile_dense, 0.05),
@@ -203,13 +203,13 @@ def dense_sample() -> Sample:
 def _operation_texts(bitstreams: Sequence[Sample]) -> list[Sample]:
     shortest = sorted(bitstreams, key=lambda each: len(each.data))[:4]
     return [
-        Sample(each.name, operation_assembly.to_text(cut([each.data])[0].operations).encode())
+        Sample(each.name, operation_assembly.to_text(split([each.data])[0].operations).encode())
         for each in shortest
     ]
 
 
 def _operations(data: bytes) -> None:
-    (chunk,) = cut([data])
+    (chunk,) = split([data])
     assert join(chunk.operations) + chunk.rest == data
     operation_assembly.to_text(chunk.operations)
 

@@ -169,7 +169,7 @@ def test_a_number_below_zero_is_wrong_usage(
 ) -> None:
     monkeypatch.setattr(command_line, "fuzz", lambda *_: None)
     with pytest.raises(SystemExit) as left:
-        command_line.main([option, "-1", "--target", "cut"])
+        command_line.main([option, "-1", "--target", "split"])
     assert left.value.code == 2
     assert f"argument {option}: expected a whole number, 0 or more; got '-1'" in capsys.readouterr().err
 

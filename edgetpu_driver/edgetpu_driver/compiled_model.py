@@ -223,13 +223,17 @@ class CompiledModel:
         return self._calibrated(graph, whole, [index for each in self.source_ends(whole) for index in each])
 
     def _calibrated(self, graph: bytes, whole: Subgraph, ends: Sequence[int]) -> bytes:
-        from edgetpu_driver.tflite.shared_quantisation import Quantised, quantised, with_quantisation
+        from edgetpu_driver.tflite.shared_quantisation import (
+            ChipQuantisation,
+            chip_quantisation,
+            with_quantisation,
+        )
 
-        steps: dict[int, Quantised] = {}
+        steps: dict[int, ChipQuantisation] = {}
         for index, layer in zip(ends, (*self.input_layers, *self.output_layers), strict=True):
             if layer.dequantization_factor > 0:
-                steps[index] = Quantised(layer.dequantization_factor, layer.zero_point)
-        same = all(quantised(whole.tensors[index]) in (None, each) for index, each in steps.items())
+                steps[index] = ChipQuantisation(layer.dequantization_factor, layer.zero_point)
+        same = all(chip_quantisation(whole.tensors[index]) in (None, each) for index, each in steps.items())
         return graph if same else with_quantisation(graph, steps)
 
     def source_ends(self, graph: Subgraph) -> tuple[tuple[int, ...], tuple[int, ...]]:

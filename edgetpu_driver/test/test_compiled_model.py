@@ -361,8 +361,8 @@ def test_the_part_has_the_scales_of_the_compiled_file() -> None:
         each.output(each.reshape(each.add(x, x, scale=scale, zero_point=zero_point), (1, 2, 2)))
     part = CompiledModel.parse(pack(builder.build(), name="part"))
     tensors = parse_model(part.source_part(other.build())).subgraphs[0].tensors
-    numerics = [(each.spec.scale, each.spec.zero_point) for each in tensors if each.dtype == np.int8]
-    assert numerics == [(0.5, 0), (0.25, 3), (0.25, 3)]
+    steps = [(each.spec.scale, each.spec.zero_point) for each in tensors if each.dtype == np.int8]
+    assert steps == [(0.5, 0), (0.25, 3), (0.25, 3)]
 
 
 def test_a_file_with_several_parts_is_no_single_compiled_model() -> None:

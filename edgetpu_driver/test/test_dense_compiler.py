@@ -10,7 +10,7 @@ import pytest
 
 from edgetpu_driver.compiled_model import DENSE_COMPILER, CompiledModel
 from edgetpu_driver.darwinn.executable import DataType, Description
-from edgetpu_driver.darwinn.instructions.operations import cut
+from edgetpu_driver.darwinn.instructions.operations import split
 from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout
 from edgetpu_driver.darwinn.programs.dense_program import SIZES, DenseProgram
 from edgetpu_driver.darwinn.requantisation import Requantisation
@@ -64,7 +64,7 @@ def test_programs_have_the_sizes_and_address_fields_of_the_compilers(size: int) 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_every_tile_takes_its_own_rows_of_the_parameters(size: int) -> None:
-    (chunk,) = cut([DenseProgram(size, ANY).caching().data])
+    (chunk,) = split([DenseProgram(size, ANY).caching().data])
     pops = [each for each in chunk.operations if each.name == "pop"]
     consumers = [each for each in chunk.operations if each.name == "ring_consumer"]
     tiles = [1 << tile for tile in range(size // 64)]
@@ -82,7 +82,7 @@ def test_without_the_last_quantize_the_program_lacks_one_operation() -> None:
     whole = DenseProgram(768, ANY).execution("x", "y")
     shorter = DenseProgram(768, ANY, converts_output=False).execution("x", "y")
     assert len(whole.data) - len(shorter.data) == 7 * 16
-    (chunk,) = cut([shorter.data])
+    (chunk,) = split([shorter.data])
     assert chunk.obstacle == ""
     assert shorter.field_offsets[-1].bit == whole.field_offsets[-1].bit - 7 * 128
     assert int.from_bytes(shorter.data[:16], "little") >> 19 == (len(shorter.data) // 16 - 2) * 128

@@ -1,4 +1,4 @@
-"""Bitstreams as operations: cutting, numbering, the text form, and the requantisation of golden programs."""
+"""Bitstreams as operations: splitting, numbering, text form, and the requantisation of golden programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.executable import Executable
 from edgetpu_driver.darwinn.instructions.border_fill import with_border_value
 from edgetpu_driver.darwinn.instructions.operation_assembly import from_text, to_text
-from edgetpu_driver.darwinn.instructions.operations import FORMS, Operation, cut, join, operations
+from edgetpu_driver.darwinn.instructions.operations import FORMS, Operation, join, operations, split
 from edgetpu_driver.darwinn.instructions.program_frame import NOP
 from edgetpu_driver.darwinn.instructions.tensor_operation import (
     read_requantisation,
@@ -45,10 +45,10 @@ def wait(number: int) -> bytes:
     return Operation.of(WAIT).numbered_as(number).encode()
 
 
-def test_every_golden_stream_is_cut_to_its_end_and_put_together_again(golden: ModelFolder) -> None:
+def test_every_golden_stream_is_split_to_its_end_and_put_together_again(golden: ModelFolder) -> None:
     for executable in executables(golden):
         streams = [bitstream.data for bitstream in executable.bitstreams]
-        chunks = cut(streams)
+        chunks = split(streams)
         assert [chunk.obstacle for chunk in chunks] == [""] * len(chunks)
         assert [join(chunk.operations) for chunk in chunks] == streams
 
@@ -56,7 +56,7 @@ def test_every_golden_stream_is_cut_to_its_end_and_put_together_again(golden: Mo
 def test_a_golden_stream_has_a_text_that_reads_back(golden: ModelFolder) -> None:
     model = CompiledModel.load(golden.model("gabor_64x64_p4_edgetpu.tflite"))
     streams = [bitstream.data for bitstream in model.execution.bitstreams]
-    assert [join(from_text(to_text(chunk.operations))) for chunk in cut(streams)] == streams
+    assert [join(from_text(to_text(chunk.operations))) for chunk in split(streams)] == streams
 
 
 def test_golden_operations_of_every_kind_have_a_text_that_reads_back(golden: ModelFolder) -> None:
@@ -91,8 +91,8 @@ def test_numbers_continue_from_chunk_to_chunk() -> None:
     assert [each.number for each in operations([wait(0) + wait(1), wait(2)])] == [0, 1, 2]
 
 
-def test_a_stream_is_cut_up_to_an_operation_out_of_number() -> None:
-    first, second = cut([wait(0) + wait(2), wait(1)])
+def test_a_stream_is_split_up_to_an_operation_out_of_number() -> None:
+    first, second = split([wait(0) + wait(2), wait(1)])
     assert [each.number for each in first.operations] == [0]
     assert first.rest == wait(2)
     assert first.obstacle == "byte 16: expected operation 1; got 2"
@@ -100,16 +100,16 @@ def test_a_stream_is_cut_up_to_an_operation_out_of_number() -> None:
     assert second.obstacle == "an earlier chunk was not split to its end"
 
 
-def test_a_stream_is_cut_up_to_an_unknown_operation() -> None:
+def test_a_stream_is_split_up_to_an_unknown_operation() -> None:
     unknown = (0x08 << 6).to_bytes(16, "little")
-    (chunk,) = cut([wait(0) + unknown])
+    (chunk,) = split([wait(0) + unknown])
     assert (len(chunk.operations), chunk.rest) == (1, unknown)
     assert chunk.obstacle == "byte 16: expected a known operation; got opcode 0x8"
 
 
-def test_an_incomplete_operation_is_not_cut() -> None:
+def test_an_incomplete_operation_is_not_split() -> None:
     tensor = Operation.of(TENSOR).encode()
-    (chunk,) = cut([tensor[:-16]])
+    (chunk,) = split([tensor[:-16]])
     assert (chunk.operations, chunk.rest) == ((), tensor[:-16])
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.darwinn.instructions.address_fields import write_field
-from edgetpu_driver.darwinn.instructions.operations import Operation, cut_by_length, join
+from edgetpu_driver.darwinn.instructions.operations import Operation, join, split_by_length
 from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout
 from edgetpu_driver.darwinn.programs.dense_program import SIZES, DenseProgram, known_operations
 from edgetpu_driver.darwinn.requantisation import Requantisation
@@ -99,11 +99,11 @@ def case_of(size: int, kind: str) -> Case:
     program = DenseProgram(size, READS)
     caching, execution = program.caching().data, program.execution("x", "y").data
     if kind == "upload":
-        operations = cut_by_length(caching)
+        operations = split_by_length(caching)
         roles = upload_roles(operations)
         run: Callable[[bytes], bytes | None] = lambda changed: result(changed, execution, size)  # noqa: E731
     else:
-        operations = cut_by_length(execution)
+        operations = split_by_length(execution)
         roles = execution_roles(operations)
         run = lambda changed: result(caching, changed, size)  # noqa: E731
     assert roles is not None
@@ -167,7 +167,7 @@ def test_a_limit_that_differs_by_a_step_is_found() -> None:
 
 def with_swapped(data: bytes, roles: Roles, swaps: dict[str, tuple[str, ...]]) -> bytes:
     """A program in which the first two operations of some roles have exchanged some fields."""
-    operations = cut_by_length(data)
+    operations = split_by_length(data)
     for role, names in swaps.items():
         first, second = roles.all(role)[:2]
         for part, other in ((first, second), (second, first)):
@@ -220,7 +220,7 @@ def test_inputs_that_take_another_way_are_multiplied_by_other_weights(
 
 def roles_of(execution: bytes) -> Roles:
     """The roles in a program that multiplies."""
-    roles = execution_roles(cut_by_length(execution))
+    roles = execution_roles(split_by_length(execution))
     assert roles is not None
     return roles
 
@@ -229,7 +229,7 @@ def roles_of(execution: bytes) -> Roles:
 @pytest.mark.parametrize("converts_output", [True, False])
 def test_size_tiles_and_requantisation_are_read(size: int, converts_output: bool) -> None:
     program = DenseProgram(size, READS, converts_output)
-    upload = upload_roles(cut_by_length(program.caching().data))
+    upload = upload_roles(split_by_length(program.caching().data))
     assert upload is not None
     assert read_upload(upload).parameter_bytes == program.parameter_bytes
     pieces = tuple(range(size // 64))

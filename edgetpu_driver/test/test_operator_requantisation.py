@@ -8,7 +8,7 @@ import pytest
 from edgetpu_driver.darwinn.instructions.operations import Chunk, Operation
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.tflite.model_reader import Operator, Subgraph, Tensor, per_tensor
-from edgetpu_driver.tflite.shared_quantisation import Quantised
+from edgetpu_driver.tflite.shared_quantisation import ChipQuantisation
 from edgetpu_driver.toolchain.retargeting.border_sides import border_sides
 from edgetpu_driver.toolchain.retargeting.operator_requantisation import Step, steps_of
 from edgetpu_driver.toolchain.retargeting.scalar_softmax import (
@@ -134,6 +134,6 @@ def test_numbers_of_another_softmax_are_not_taken() -> None:
 def test_a_softmax_on_the_scalar_core_takes_other_numbers() -> None:
     words = pass_over_values(96, SCALE)
     position = zero_point_location((0, 2))[1]
-    changed = with_numbers(words[position], words[2], Quantised(0.2, 120))
+    changed = with_numbers(words[position], words[2], ChipQuantisation(0.2, 120))
     expected = pass_over_values(120, 0.2)
     assert changed == (expected[0], expected[2])

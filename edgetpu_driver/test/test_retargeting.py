@@ -17,7 +17,7 @@ from edgetpu_driver.backends.usb import StickBackend
 from edgetpu_driver.backends.virtual import pack_for_virtual_stick
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.darwinn.instructions.operations import Operation, cut
+from edgetpu_driver.darwinn.instructions.operations import Operation, split
 from edgetpu_driver.darwinn.instructions.tensor_operation import has_offset, read_requantisation, requantises
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.errors import ModelUnsupportedError
@@ -78,7 +78,7 @@ def without_token(data: bytes) -> bytes:
 
 def program(data: bytes) -> list[Operation]:
     """The operations of the program that runs, in order."""
-    chunks = cut(bitstream.data for bitstream in CompiledModel.parse(data).execution.bitstreams)
+    chunks = split(bitstream.data for bitstream in CompiledModel.parse(data).execution.bitstreams)
     return [operation for chunk in chunks for operation in chunk.operations]
 
 
@@ -205,7 +205,7 @@ def test_factors_of_an_addition_are_those_of_the_compiler() -> None:
     assert (factors.first, factors.second) == (20929, 15844)
     assert factors.offset == -(20929 * 123 + 15844 * 125)
     (model,) = CompiledModel.parse_parts(file("deeplabv3_mnv2_pascal_quant_edgetpu"))
-    chunks = cut(bitstream.data for bitstream in model.execution.bitstreams)
+    chunks = split(bitstream.data for bitstream in model.execution.bitstreams)
     operations = [operation for chunk in chunks for operation in chunk.operations]
     assert sum(requantises(each) and has_offset(each, factors.offset) for each in operations) == 9
 

@@ -9,7 +9,7 @@ import pytest
 
 from edgetpu_driver import EdgeTpu, MatMul, VirtualEdgeTpu, dense_model
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.darwinn.instructions.operations import cut_by_length, join
+from edgetpu_driver.darwinn.instructions.operations import join, split_by_length
 from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import TransferTimeoutError
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
@@ -96,7 +96,7 @@ def test_a_program_with_a_wrong_mask_hangs_and_the_driver_recovers() -> None:
 
 def changed(stream: bytes, role: str, name: str, value: int) -> bytes:
     """A program with another value in a field of the first operation of a role."""
-    operations = cut_by_length(stream)
+    operations = split_by_length(stream)
     roles = execution_roles(operations)
     assert roles is not None
     part = roles.all(role)[0]

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.darwinn.instructions.operations import cut
+from edgetpu_driver.darwinn.instructions.operations import split
 from edgetpu_driver.darwinn.instructions.tensor_operation import read_requantisation, requantises
 from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout
 from edgetpu_driver.darwinn.requantisation import Requantisation
@@ -64,7 +64,7 @@ def compiled(graph: bytes) -> CompiledModel:
 
 def requantisation(model: CompiledModel) -> Requantisation:
     """The requantisation that the program of a model applies to its sums."""
-    (chunk,) = cut([model.execution.bitstreams[0].data])
+    (chunk,) = split([model.execution.bitstreams[0].data])
     assert not chunk.obstacle
     (found,) = (read_requantisation(each) for each in chunk.operations if requantises(each))
     return found

@@ -33,7 +33,7 @@ class GraphVariant:
         self._scales, self._zero_points = scales, zero_points
         self._graph: Subgraph = parse_model(data).subgraphs[0]
         self._changes: dict[int, TensorChange] = {}
-        self._numerics: dict[int, Quantization] = {}
+        self._quantizations: dict[int, Quantization] = {}
 
     def build(self) -> bytes:
         """The variant's .tflite file."""
@@ -77,8 +77,10 @@ class GraphVariant:
         # A zero point of 0 belongs to an activation without negative values, and stays.
         if zero_point is not None and self._zero_points and key is not None and key[1]:
             points = np.array([zero_point - (_UNSIGNED_SHIFT if tensor.dtype == np.int8 else 0)])
-        self._numerics[index] = Quantization((before.scales * np.float32(factor)).astype(np.float32), points)
-        self._changes[index] = TensorChange(quantization=self._numerics[index])
+        self._quantizations[index] = Quantization(
+            (before.scales * np.float32(factor)).astype(np.float32), points
+        )
+        self._changes[index] = TensorChange(quantization=self._quantizations[index])
 
     def _alike(self, index: int) -> set[int]:
         """Tensors that must have the same quantisation, since the operators between them only move values."""
@@ -115,7 +117,7 @@ class GraphVariant:
 
     def _draw_bias(self, operator: Operator, weight_scales: Any) -> None:
         bias = self._tensor(operator, 2)
-        source = self._numerics[operator.inputs[0]]
+        source = self._quantizations[operator.inputs[0]]
         values = np.frombuffer(bias.data, np.int32)
         if values.any():
             values = self._rng.integers(-20000, 20000, bias.shape).astype(np.int32)

@@ -13,7 +13,7 @@ from edgetpu_driver.darwinn.instructions import operation_assembly, word_assembl
 from edgetpu_driver.darwinn.instructions.field_statistics import field_statistics
 from edgetpu_driver.darwinn.instructions.instruction_word import disassemble as words_of
 from edgetpu_driver.darwinn.instructions.instruction_word_fields import WORD_BYTES
-from edgetpu_driver.darwinn.instructions.operations import Chunk, Operation, cut
+from edgetpu_driver.darwinn.instructions.operations import Chunk, Operation, split
 from edgetpu_driver.darwinn.instructions.requested_transfers import Transfer, transfers
 from edgetpu_driver.darwinn.instructions.tensor_operation import read_requantisation, requantises
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
@@ -67,14 +67,14 @@ def _bitstreams(path: Path) -> list[_Bitstream]:
                 f"{path} is neither a .tflite file nor a bitstream, which is a whole number of "
                 f"{WORD_BYTES}-byte instructions; it has {len(data)} bytes"
             )
-        return [_Bitstream(path, "", 0, data, cut([data])[0])]
+        return [_Bitstream(path, "", 0, data, split([data])[0])]
     return [
         _Bitstream(path, executable.type.name, chunk, bitstream.data, parts)
         for model in compiled_parts(path, data)
         for executable in (model.caching, model.execution)
         if executable is not None
         for chunk, (bitstream, parts) in enumerate(
-            zip(executable.bitstreams, cut(each.data for each in executable.bitstreams), strict=True)
+            zip(executable.bitstreams, split(each.data for each in executable.bitstreams), strict=True)
         )
     ]
 

@@ -26,7 +26,7 @@ from edgetpu_driver.files.flatbuffer_edit import FlatbufferEdit
 
 
 def edit_package(data: bytes | memoryview, package: Package) -> bytes | None:
-    """The package bytes with other parameters, bitstreams, caching tokens, names and numerics of layers.
+    """The package bytes with other parameters, bitstreams, caching tokens, names and quantisation of layers.
 
     data: bytes that `parse_package` accepted. package: the same package with other values of those kinds.
     Returns None if they need more room; use `write_package` then.

@@ -188,7 +188,7 @@ def make_plan(
         touched = {row // dense.rows for row in changed}
         kept = {tile.index: tile for tile in before.tiles if tile.rows.start // dense.rows not in touched}
     tiles = []
-    for index, part in enumerate(cut((rows, columns), (dense.rows, dense.columns))):
+    for index, part in enumerate(tile_slices((rows, columns), (dense.rows, dense.columns))):
         tile = kept.get(index)
         if tile is None or tile.rows != part[0]:
             tile = _make_tile(index, *part, real, dense, options)
@@ -205,7 +205,7 @@ def plan_of_file(dense: DenseModel) -> MatrixPlan:
     return MatrixPlan(dense, options, (rows, columns), (tile,))
 
 
-def cut(shape: tuple[int, int], tile: tuple[int, int]) -> Iterator[tuple[slice, slice]]:
+def tile_slices(shape: tuple[int, int], tile: tuple[int, int]) -> Iterator[tuple[slice, slice]]:
     """Rows and columns of each tile."""
     for row in range(0, shape[0], tile[0]):
         for column in range(0, shape[1], tile[1]):

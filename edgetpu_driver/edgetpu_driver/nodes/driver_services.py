@@ -50,7 +50,7 @@ MOST_WAITING_FOR_FILES = 1000
 """Requests that may wait while the model directories do not answer, as on an unreachable network file system.
 Uncritical: each takes a few kilobytes."""
 
-MOST_CLIENT_BYTES = 255
+MOST_CLIENT_CHARACTERS = 255
 """Longest name of a client, characters: the same as for a node."""
 
 _DEFAULT_PRIORITIES = {
@@ -356,8 +356,8 @@ def _nothing(_response: Any, _outcome: None) -> None:
 def _client(request: Any) -> str:
     """Name of the caller; InputError for one that is too long."""
     name: str = request.client
-    if len(name) > MOST_CLIENT_BYTES:
-        raise InputError(f"expected a client of at most {MOST_CLIENT_BYTES} characters; got {len(name)}")
+    if len(name) > MOST_CLIENT_CHARACTERS:
+        raise InputError(f"expected a client of at most {MOST_CLIENT_CHARACTERS} characters; got {len(name)}")
     return name
 
 

@@ -24,24 +24,24 @@ SIGNED_SHIFT = 128
 
 
 @dataclass(frozen=True)
-class Quantised:
+class ChipQuantisation:
     """Quantisation of a tensor with one scale; the zero point is as on the chip, 0..255."""
 
     scale: float
     zero_point: int
 
 
-def quantised(tensor: Tensor) -> Quantised | None:
+def chip_quantisation(tensor: Tensor) -> ChipQuantisation | None:
     """The quantisation of an 8-bit tensor with one scale; None for any other tensor."""
     scales = tensor.quantization.scales
     if tensor.dtype not in (np.int8, np.uint8) or scales.size != 1 or not scales[0] > 0:
         return None
-    return Quantised(float(scales[0]), int(tensor.quantization.zero_points[0]) + _shift(tensor))
+    return ChipQuantisation(float(scales[0]), int(tensor.quantization.zero_points[0]) + _shift(tensor))
 
 
 def tensors_sharing_quantisation(graph: Subgraph, tensor: int) -> set[int]:
     """The indices of a tensor and those that share its quantisation through MOVING or CHOOSING operators."""
-    wanted = quantised(graph.tensors[tensor])
+    wanted = chip_quantisation(graph.tensors[tensor])
     alike, waiting = {tensor}, [tensor]
     seen: set[int] = set()
     while waiting:
@@ -51,13 +51,13 @@ def tensors_sharing_quantisation(graph: Subgraph, tensor: int) -> set[int]:
         for operator in (graph.operators[index] for index in around):
             if operator.name in (*MOVING, *CHOOSING):
                 operands = {each for each in (*operator.inputs, *operator.outputs) if each != ABSENT}
-                same = {each for each in operands if quantised(graph.tensors[each]) == wanted}
+                same = {each for each in operands if chip_quantisation(graph.tensors[each]) == wanted}
                 waiting += same - alike
                 alike |= same
-    return {each for each in alike if quantised(graph.tensors[each]) is not None}
+    return {each for each in alike if chip_quantisation(graph.tensors[each]) is not None}
 
 
-def with_quantisation(data: bytes, wanted: Mapping[int, Quantised]) -> bytes:
+def with_quantisation(data: bytes, wanted: Mapping[int, ChipQuantisation]) -> bytes:
     """Set scales and zero points of tensors in a .tflite file, by index; returns `data` if nothing changes.
 
     Tensors that share the quantisation of a changed one change with it, unless they are in `wanted`. Biases
@@ -66,13 +66,13 @@ def with_quantisation(data: bytes, wanted: Mapping[int, Quantised]) -> bytes:
     graph = parse_model(data).subgraphs[0]
     changes: dict[int, TensorChange] = {}
     given = set(wanted)
-    for index, numerics in wanted.items():
-        own = quantised(graph.tensors[index])
-        if own is None or own == numerics:
+    for index, quantisation in wanted.items():
+        own = chip_quantisation(graph.tensors[index])
+        if own is None or own == quantisation:
             continue
         for each in {index} | (tensors_sharing_quantisation(graph, index) - given):
-            zero_point = numerics.zero_point - _shift(graph.tensors[each])
-            changes[each] = TensorChange(quantization=per_tensor(numerics.scale, zero_point))
+            zero_point = quantisation.zero_point - _shift(graph.tensors[each])
+            changes[each] = TensorChange(quantization=per_tensor(quantisation.scale, zero_point))
     if not changes:
         return data
     edit = GraphEdit(data)

@@ -23,10 +23,12 @@ def extract(data: bytes, inputs: Sequence[str], outputs: Sequence[str]) -> bytes
 
 def extract_between(data: bytes, graph: Subgraph, inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
     """Like `extract`, with tensors given by their index in `graph`, which was read from the file."""
-    return cut(data, _needed(graph, inputs, outputs), inputs, outputs)
+    return extract_operators(data, _needed(graph, inputs, outputs), inputs, outputs)
 
 
-def cut(data: bytes, operators: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
+def extract_operators(
+    data: bytes, operators: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]
+) -> bytes:
     """Return a file whose subgraph 0 has only these operators, inputs and outputs, given by index.
 
     data: a file that `parse_model` has accepted, since that checks every offset used here. The operators must

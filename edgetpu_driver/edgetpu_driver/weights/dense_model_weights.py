@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.darwinn.instructions.operations import cut
+from edgetpu_driver.darwinn.instructions.operations import split
 from edgetpu_driver.darwinn.instructions.tensor_operation import read_requantisation, requantises
 from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout, PaddedDenseLayout
 from edgetpu_driver.darwinn.programs.dense_program import SIZES
@@ -53,7 +53,7 @@ def dense_layout(model: CompiledModel) -> DenseLayout | None:
 
 def clamps_outputs(model: CompiledModel) -> bool:
     """Whether the program of a Dense model clamps outputs within their range, which is an activation."""
-    for chunk in cut(bitstream.data for bitstream in model.execution.bitstreams):
+    for chunk in split(bitstream.data for bitstream in model.execution.bitstreams):
         for operation in filter(requantises, chunk.operations):
             read = read_requantisation(operation)
             lowest, highest = -read.output_zero_point, _LARGEST_OUTPUT - read.output_zero_point

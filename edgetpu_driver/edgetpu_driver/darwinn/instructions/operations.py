@@ -179,7 +179,7 @@ def operations(bitstreams: Iterable[bytes | memoryview]) -> Iterator[Operation]:
         yield operation
 
 
-def cut(bitstreams: Iterable[bytes | memoryview]) -> tuple[Chunk, ...]:
+def split(bitstreams: Iterable[bytes | memoryview]) -> tuple[Chunk, ...]:
     """All chunks of an executable, split up to the first operation that is unknown or out of sequence."""
     chunks = []
     expected: int | None = 0
@@ -187,7 +187,7 @@ def cut(bitstreams: Iterable[bytes | memoryview]) -> tuple[Chunk, ...]:
         found: list[Operation] = []
         position, obstacle = 0, "" if expected is not None else "an earlier chunk was not split to its end"
         try:
-            for operation, end in _cut_one(data, expected) if expected is not None else ():
+            for operation, end in _split_one(data, expected) if expected is not None else ():
                 found.append(operation)
                 position = end
                 expected = (expected or 0) + operation.numbered
@@ -197,7 +197,7 @@ def cut(bitstreams: Iterable[bytes | memoryview]) -> tuple[Chunk, ...]:
     return tuple(chunks)
 
 
-def cut_by_length(data: bytes | memoryview) -> list[Operation]:
+def split_by_length(data: bytes | memoryview) -> list[Operation]:
     """The operations of one chunk, without a check of their numbers.
 
     Raises ModelFormatError at an operation that is of unknown length or incomplete.
@@ -217,12 +217,12 @@ def join(parts: Iterable[Operation]) -> bytes:
 def _located(bitstreams: Iterable[bytes | memoryview]) -> Iterator[tuple[Operation, int]]:
     expected = 0
     for data in bitstreams:
-        for operation, end in _cut_one(data, expected):
+        for operation, end in _split_one(data, expected):
             expected += operation.numbered
             yield operation, end
 
 
-def _cut_one(data: bytes | memoryview, expected: int) -> Iterator[tuple[Operation, int]]:
+def _split_one(data: bytes | memoryview, expected: int) -> Iterator[tuple[Operation, int]]:
     """Each operation of one chunk and the byte where it ends."""
     position = 0
     while position < len(data):

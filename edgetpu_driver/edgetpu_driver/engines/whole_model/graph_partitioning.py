@@ -18,7 +18,7 @@ from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.checks.graph_checks import check_order
 from edgetpu_driver.tflite.model_reader import ABSENT, EDGETPU_CUSTOM_OP, Operator, Subgraph, parse_model
-from edgetpu_driver.tflite.subgraph_extraction import cut
+from edgetpu_driver.tflite.subgraph_extraction import extract_operators
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _DETECTIONS = "TFLite_Detection_PostProcess"
@@ -59,7 +59,7 @@ class GraphSteps:
                 LiteRtStep(name, *operands, names, segment, data, self._keeps_state(graph.operators)),
             )
         else:
-            self.steps = tuple(self._cut())
+            self.steps = tuple(self._partition())
         self.inputs = self._operands(graph.inputs)
         self.outputs = self._operands(graph.outputs)
         self.constants = self._constants()
@@ -71,7 +71,7 @@ class GraphSteps:
             for index, spec in zip(indices, names, strict=True)
         )
 
-    def _cut(self) -> Iterator[Step]:
+    def _partition(self) -> Iterator[Step]:
         """Yield the steps: an operator for another engine if it can run, else all that LiteRT can run."""
         graph = self._graph
         waiting = list(range(len(graph.operators)))
@@ -118,7 +118,7 @@ class GraphSteps:
         taken = dict.fromkeys(index for operator in operators for index in operator.inputs)
         inputs = [index for index in taken if index not in made and not self._is_given(index)]
         name = f"{self._name} ({', '.join(dict.fromkeys(map(_code, operators)))})"
-        part = cut(self._data, batch, inputs, outputs)
+        part = extract_operators(self._data, batch, inputs, outputs)
         operands = self._operands(inputs), self._operands(outputs)
         names, keeps_state = tuple(map(_code, operators)), self._keeps_state(operators)
         return LiteRtStep(name, *operands, names, self._segment, part, keeps_state)

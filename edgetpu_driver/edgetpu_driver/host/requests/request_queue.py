@@ -194,7 +194,7 @@ class _PriorityClass(Generic[_Entry]):
         self.turns: dict[Hashable, float] = {}
         """Time of its last turn on each engine, or when it first had requests again."""
         self._served: dict[str, float] = {}
-        self._level = 0.0
+        self._most_served = 0.0
         """The most engine time, s, that any client had had when it was served."""
 
     def is_neglected(self, now: float, engine: Hashable) -> bool:
@@ -220,7 +220,7 @@ class _PriorityClass(Generic[_Entry]):
         entry = heappop(bucket)[2]
         if not bucket:
             del self.buckets[client, lane]
-        self._level = max(self._level, served[client])
+        self._most_served = max(self._most_served, served[client])
         served[client] += entry.cost
         return entry
 
@@ -276,7 +276,7 @@ class _PriorityClass(Generic[_Entry]):
     def _open_account(self, client: str) -> None:
         if client not in self._served:
             self._forget()
-        self._served[client] = max(self._served.get(client, -inf), self._level - LEAD)
+        self._served[client] = max(self._served.get(client, -inf), self._most_served - LEAD)
 
     def _forget(self) -> None:
         """If there are too many accounts, drop the lowest ones of clients without requests."""

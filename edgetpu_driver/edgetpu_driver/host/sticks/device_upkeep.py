@@ -33,25 +33,25 @@ class ResetPace:
     def __init__(self) -> None:
         self.waits = False
         """Whether a reset waits for `due`."""
-        self._allowed = 0.0
+        self._allowed_from = 0.0
         """Time from which the next reset may start; 0 before the first."""
 
     @property
     def due(self) -> float:
         """Time at which the waiting reset is due; infinite if none waits."""
-        return self._allowed if self.waits else inf
+        return self._allowed_from if self.waits else inf
 
     def begin(self, now: float) -> bool:
         """Whether a reset may start now; otherwise it waits."""
-        self.waits = now < self._allowed
+        self.waits = now < self._allowed_from
         if not self.waits:
-            self._allowed = now
+            self._allowed_from = now
         return not self.waits
 
     def opened(self, now: float) -> None:
         """Note that the device was opened, which starts the pause after a reset."""
-        if self._allowed:
-            self._allowed = now + RESET_REST
+        if self._allowed_from:
+            self._allowed_from = now + RESET_REST
 
 
 class UpkeepTimes:

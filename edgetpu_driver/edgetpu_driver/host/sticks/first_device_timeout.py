@@ -18,7 +18,7 @@ class FirstDeviceTimeout:
         self.gave_up = False
         self._on_give_up = on_give_up
         self._lock = threading.Lock()
-        self._unseen = set(range(devices))
+        self._unattempted = set(range(devices))
         self._over = timeout < 0
         self._end = time.monotonic() + timeout
         self._timer = threading.Timer(max(timeout, 0.0), self._check)
@@ -29,7 +29,7 @@ class FirstDeviceTimeout:
     def attempted(self, device: int, is_open: bool) -> None:
         """Note that there was an attempt to open a device."""
         with self._lock:
-            self._unseen.discard(device)
+            self._unattempted.discard(device)
             self._over |= is_open
         self._check()
 
@@ -41,7 +41,7 @@ class FirstDeviceTimeout:
 
     def _check(self) -> None:
         with self._lock:
-            if self._over or self._unseen or time.monotonic() < self._end:
+            if self._over or self._unattempted or time.monotonic() < self._end:
                 return
             self._over = self.gave_up = True
         self._on_give_up()

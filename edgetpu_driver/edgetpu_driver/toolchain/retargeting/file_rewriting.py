@@ -13,7 +13,7 @@ from edgetpu_driver.darwinn.package_writer import write_package
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.graph_edit import GraphEdit, TensorChange
 from edgetpu_driver.tflite.model_reader import Tensor, parse_model
-from edgetpu_driver.tflite.shared_quantisation import quantised
+from edgetpu_driver.tflite.shared_quantisation import chip_quantisation
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,12 +126,12 @@ def _hint(part: PartChange, hint: Hint) -> Hint:
 
 def _layer(part: PartChange, layer: Layer) -> Layer:
     tensor = part.tensors.get(layer.name)
-    numerics = quantised(tensor) if tensor is not None else None
-    if tensor is None or numerics is None:
+    quantisation = chip_quantisation(tensor) if tensor is not None else None
+    if tensor is None or quantisation is None:
         return layer
     return replace(
         layer,
         name=tensor.name,
-        zero_point=numerics.zero_point,
-        dequantization_factor=numerics.scale,
+        zero_point=quantisation.zero_point,
+        dequantization_factor=quantisation.scale,
     )

@@ -19,8 +19,8 @@ from edgetpu_driver.tflite.model_reader import ABSENT
 from edgetpu_driver.tflite.shared_quantisation import (
     CHOOSING,
     MOVING,
-    Quantised,
-    quantised,
+    ChipQuantisation,
+    chip_quantisation,
     tensors_sharing_quantisation,
 )
 from edgetpu_driver.tflite.weighted_operators import WEIGHTED
@@ -39,8 +39,8 @@ class Requantised:
     """A layer that was given the scale and zero point of the compiled file."""
 
     layer: str
-    own: Quantised
-    given: Quantised
+    own: ChipQuantisation
+    given: ChipQuantisation
 
     @property
     def cost(self) -> str:
@@ -57,8 +57,8 @@ class Requantised:
         return f"{text}, and values {' and '.join(clipped)} are clipped" if clipped else text
 
 
-def _range(numerics: Quantised) -> tuple[float, float]:
-    least, greatest = ((end - numerics.zero_point) * numerics.scale for end in (0, _LARGEST))
+def _range(quantisation: ChipQuantisation) -> tuple[float, float]:
+    least, greatest = ((end - quantisation.zero_point) * quantisation.scale for end in (0, _LARGEST))
     return least, greatest
 
 
@@ -103,9 +103,9 @@ class _Adaptation:
             self._rescale_bias(index, pinned)
         return self._changes, [each for each in layers if each is not None]
 
-    def _numerics(self, tensor: int) -> tuple[Quantised | None, Quantised | None]:
+    def _quantisations(self, tensor: int) -> tuple[ChipQuantisation | None, ChipQuantisation | None]:
         """The quantisation of a tensor in both graphs."""
-        return quantised(self._pair.old.tensors[tensor]), quantised(
+        return chip_quantisation(self._pair.old.tensors[tensor]), chip_quantisation(
             self._pair.new.tensors[self._pair.tensors[tensor]]
         )
 
@@ -121,7 +121,7 @@ class _Adaptation:
                 why = "the value that borders are padded with is not found in the program"
             else:
                 continue
-            old, new = self._numerics(operator.inputs[0])
+            old, new = self._quantisations(operator.inputs[0])
             if old is not None and new is not None and old.zero_point != new.zero_point:
                 yield operator.inputs[0], why
 
@@ -133,7 +133,7 @@ class _Adaptation:
     def _layer(self, tensor: int, pinned: dict[int, str]) -> Requantised | None:
         """The change to the layer that computes a tensor; None if the operator only moves values."""
         why = pinned[tensor]
-        old, new = self._numerics(tensor)
+        old, new = self._quantisations(tensor)
         assert old is not None
         assert new is not None
         makers = [
@@ -158,7 +158,7 @@ class _Adaptation:
         operator = self._pair.old.operators[index]
         if operator.name not in WEIGHTED or operator.inputs[0] not in pinned:
             return
-        old, new = self._numerics(operator.inputs[0])
+        old, new = self._quantisations(operator.inputs[0])
         bias = operator.inputs[2] if len(operator.inputs) > 2 else ABSENT
         if bias == ABSENT or old is None or new is None or old.scale == new.scale:
             return

@@ -10,7 +10,7 @@ import numpy as np
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, Tensor, parse_model
 from edgetpu_driver.tflite.operator_options import OperatorOptions, Options, read_options
-from edgetpu_driver.tflite.shared_quantisation import quantised
+from edgetpu_driver.tflite.shared_quantisation import chip_quantisation
 from edgetpu_driver.tflite.weighted_operators import WEIGHTED
 
 _WEIGHT_OPERANDS = (1, 2)
@@ -133,7 +133,7 @@ def _check_tensors(what: str, old: Tensor, new: Tensor) -> None:
         raise _different(f"{what}: {new.spec}, not {old.spec}")
     if bool(old.data) != bool(new.data):
         raise _different(f"{what}: '{new.name}' is a constant in one of them only")
-    if (quantised(old) is None) != (quantised(new) is None):
+    if (chip_quantisation(old) is None) != (chip_quantisation(new) is None):
         raise _different(f"{what}: '{new.name}' is quantised in one of them only")
     if old.quantization.scales.size != new.quantization.scales.size:
         raise _different(

@@ -23,7 +23,7 @@ from edgetpu_driver.tflite.model_reader import (
     each_parsed_once,
     parse_model,
 )
-from edgetpu_driver.tflite.shared_quantisation import CHOOSING, MOVING, quantised
+from edgetpu_driver.tflite.shared_quantisation import CHOOSING, MOVING, chip_quantisation
 from edgetpu_driver.tflite.subgraph_extraction import extract_between
 from edgetpu_driver.toolchain.retargeting.file_rewriting import PartChange, rewrite_file
 from edgetpu_driver.toolchain.retargeting.graph_adaptation import Requantised, adapt_graph
@@ -328,4 +328,4 @@ def _moves_only(pair: GraphPair, new: bool, index: int) -> bool:
     graph: Subgraph = pair.new if new else pair.old
     operator = graph.operators[index]
     operands = [graph.tensors[each] for each in (*operator.inputs, *operator.outputs) if each != ABSENT]
-    return len({quantised(each) for each in operands if quantised(each) is not None}) <= 1
+    return len({chip_quantisation(each) for each in operands if chip_quantisation(each) is not None}) <= 1

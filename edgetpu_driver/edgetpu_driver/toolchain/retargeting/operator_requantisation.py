@@ -25,7 +25,7 @@ from edgetpu_driver.darwinn.requantisation import (
 from edgetpu_driver.tflite import file_tables
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, Tensor
 from edgetpu_driver.tflite.operator_options import Options
-from edgetpu_driver.tflite.shared_quantisation import Quantised, quantised
+from edgetpu_driver.tflite.shared_quantisation import ChipQuantisation, chip_quantisation
 from edgetpu_driver.toolchain.retargeting.addition_factors import Factors, factors_of, scale_of_sum
 from edgetpu_driver.weights.network_layers import multiplies_channels
 
@@ -113,9 +113,9 @@ class _Rules:
         self._graph, self._options, self._operator = graph, options, operator
         self._has_section, self._own_multipliers = has_section, own_multipliers
         self._sources = [
-            quantised(graph.tensors[index]) if index != ABSENT else None for index in operator.inputs
+            chip_quantisation(graph.tensors[index]) if index != ABSENT else None for index in operator.inputs
         ]
-        self._result = quantised(graph.tensors[operator.outputs[0]]) if operator.outputs else None
+        self._result = chip_quantisation(graph.tensors[operator.outputs[0]]) if operator.outputs else None
         self.factors = self._factors()
         self.offsets: dict[str, int] = {}
         """The offsets of the steps that have one, by role."""
@@ -133,19 +133,19 @@ class _Rules:
             yield "copy", _step(self._result, 1.0, self._result)
 
     def layer(
-        self, source: Quantised, result: Quantised, activation: Activation
+        self, source: ChipQuantisation, result: ChipQuantisation, activation: Activation
     ) -> Iterator[tuple[str, Requantisation]]:
         weights = self._graph.tensors[self._operator.inputs[1]]
         if not weights.quantization.scales.size:
             return
         own = self._own_multipliers or has_own_multipliers(weights)
         factor = None if own else float(weights.quantization.scales[0])
-        one_scale = quantised(weights)
+        one_scale = chip_quantisation(weights)
         step = _step(source, factor, result, activation, one_scale.zero_point if one_scale else 0)
         yield LAYER, step
 
     def mean(
-        self, source: Quantised, result: Quantised, activation: Activation
+        self, source: ChipQuantisation, result: ChipQuantisation, activation: Activation
     ) -> Iterator[tuple[str, Requantisation]]:
         if self._operator.name == "MEAN":
             shapes = [self._graph.tensors[each].shape for each in self._first_operands()]
@@ -155,13 +155,16 @@ class _Rules:
         share = float(np.float32(1) / np.float32(max(count, 1)))
         yield "mean", _step(source, share, result, activation)
         # A pooling of the whole image has the zero point of its input in the field for that of the weights.
-        yield "mean_of_all", _step(Quantised(source.scale, 0), share, result, activation, source.zero_point)
+        yield (
+            "mean_of_all",
+            _step(ChipQuantisation(source.scale, 0), share, result, activation, source.zero_point),
+        )
 
     def _first_operands(self) -> tuple[int, int]:
         return self._operator.inputs[0], self._operator.outputs[0]
 
     def product(
-        self, source: Quantised, result: Quantised, activation: Activation
+        self, source: ChipQuantisation, result: ChipQuantisation, activation: Activation
     ) -> Iterator[tuple[str, Requantisation]]:
         other = self._sources[1] if len(self._sources) > 1 else None
         has_multipliers = self._has_section and multiplies_channels(self._graph, self._operator)
@@ -170,7 +173,9 @@ class _Rules:
         elif other is not None:
             yield "product", _step(source, other.scale, result, activation, other.zero_point)
 
-    def larger(self, _: Quantised, result: Quantised, __: Activation) -> Iterator[tuple[str, Requantisation]]:
+    def larger(
+        self, _: ChipQuantisation, result: ChipQuantisation, __: Activation
+    ) -> Iterator[tuple[str, Requantisation]]:
         """The maximum of two values of one quantisation: half their difference, if negative, is added twice.
 
         The middle of the difference's range is at 127.5; the compiler takes 127 or 128 as its zero point,
@@ -196,28 +201,28 @@ class _Rules:
         return factors_of((first.scale, second.scale), (first.zero_point, second.zero_point))
 
     def sum(
-        self, source: Quantised, result: Quantised, activation: Activation
+        self, source: ChipQuantisation, result: ChipQuantisation, activation: Activation
     ) -> Iterator[tuple[str, Requantisation]]:
         """The requantisation of the sum, without the zero points of the inputs, which are in the offset."""
         other = self._sources[1] if len(self._sources) > 1 else None
         if self.factors is not None and other is not None:
             step = scale_of_sum((source.scale, other.scale), self.factors)
-            yield "sum", _step(Quantised(step, 0), 1.0, result, activation)
+            yield "sum", _step(ChipQuantisation(step, 0), 1.0, result, activation)
 
     def collected(
-        self, _: Quantised, result: Quantised, activation: Activation
+        self, _: ChipQuantisation, result: ChipQuantisation, activation: Activation
     ) -> Iterator[tuple[str, Requantisation]]:
         for position, source in enumerate(self._sources):
             if source is not None:
                 yield f"part_{position}", _step(source, 1.0, result, activation)
 
     def changed_scale(
-        self, source: Quantised, result: Quantised, activation: Activation
+        self, source: ChipQuantisation, result: ChipQuantisation, activation: Activation
     ) -> Iterator[tuple[str, Requantisation]]:
         yield "changed_scale", _step(source, 1.0, result, activation)
 
     def softmax(
-        self, source: Quantised, _: Quantised, __: Activation
+        self, source: ChipQuantisation, _: ChipQuantisation, __: Activation
     ) -> Iterator[tuple[str, Requantisation]]:
         """The maximum, the difference from it, and the exponent, scaled here or by the parameters."""
         low, high = clamps(source.scale, source.zero_point, "NONE")
@@ -231,13 +236,13 @@ class _Rules:
         yield "exponent", Requantisation(scale, _EXPONENT_MINIMUM, 0.0, _LARGEST, 0, 0)
 
     def largest_of_window(
-        self, source: Quantised, result: Quantised, activation: Activation
+        self, source: ChipQuantisation, result: ChipQuantisation, activation: Activation
     ) -> Iterator[tuple[str, Requantisation]]:
         self.offsets[LARGEST_OF_WINDOW] = -source.zero_point
         yield LARGEST_OF_WINDOW, _step(source, 1.0, result, activation)
 
     def logistic(
-        self, source: Quantised, _: Quantised, __: Activation
+        self, source: ChipQuantisation, _: ChipQuantisation, __: Activation
     ) -> Iterator[tuple[str, Requantisation]]:
         yield (
             "argument",
@@ -246,9 +251,9 @@ class _Rules:
 
 
 def _step(
-    source: Quantised,
+    source: ChipQuantisation,
     factor: float | None,
-    result: Quantised,
+    result: ChipQuantisation,
     activation: Activation = "NONE",
     weight_zero_point: int = 0,
 ) -> Requantisation:
@@ -260,7 +265,9 @@ def _step(
     )
 
 
-_Rule = Callable[[_Rules, Quantised, Quantised, Activation], Iterator[tuple[str, Requantisation]]]
+_Rule = Callable[
+    [_Rules, ChipQuantisation, ChipQuantisation, Activation], Iterator[tuple[str, Requantisation]]
+]
 RULES: dict[str, _Rule] = {
     **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"), _Rules.layer),
     **dict.fromkeys(("AVERAGE_POOL_2D", "MEAN"), _Rules.mean),

@@ -15,7 +15,7 @@ import numpy as np
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.tflite.model_reader import Subgraph, parse_model, per_tensor
-from edgetpu_driver.tflite.shared_quantisation import Quantised, quantised, with_quantisation
+from edgetpu_driver.tflite.shared_quantisation import ChipQuantisation, chip_quantisation, with_quantisation
 from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair, pair_graphs
 from edgetpu_driver.toolchain.retargeting.operator_requantisation import LAYER, has_own_multipliers, steps_of
 from edgetpu_driver.toolchain.retargeting.program_explanation import ProgramExplanation
@@ -37,18 +37,20 @@ def calibrated(compiled: CompiledModel, graph: bytes) -> bytes:
         return graph
     known: set[int] = set()
     while (layer := _first_layer(compiled, own_graph, known)) is not None:
-        tensor, numerics = layer
+        tensor, quantisation = layer
         known.add(tensor)
         part = parse_model(compiled.source_part(own_graph)).subgraphs[0]
-        kept = {index: quantised(part.tensors[index]) for index in (*known, *part.inputs, *part.outputs)}
+        kept = {
+            index: chip_quantisation(part.tensors[index]) for index in (*known, *part.inputs, *part.outputs)
+        }
         steps = {index: own for index, own in kept.items() if own is not None}
-        own_graph = with_quantisation(own_graph, steps | {tensor: numerics})
+        own_graph = with_quantisation(own_graph, steps | {tensor: quantisation})
     return own_graph
 
 
 def _first_layer(
     compiled: CompiledModel, graph: bytes, known: Container[int]
-) -> tuple[int, Quantised] | None:
+) -> tuple[int, ChipQuantisation] | None:
     """The first layer whose operations differ from the graph: its result, and the quantisation of that.
 
     known: tensors to leave out. None if there is no such layer.
@@ -72,7 +74,7 @@ def _first_layer(
     return None
 
 
-def _results(pair: GraphPair, owner: int, fields: Requantisation) -> Iterator[Quantised]:
+def _results(pair: GraphPair, owner: int, fields: Requantisation) -> Iterator[ChipQuantisation]:
     """The quantisations of a layer's result that give these fields, the most likely first."""
     operator = pair.old.operators[owner]
     source, weights = (pair.old.tensors[each].spec.scale for each in operator.inputs[:2])
@@ -86,24 +88,26 @@ def _results(pair: GraphPair, owner: int, fields: Requantisation) -> Iterator[Qu
             each = np.nextafter(each, direction)
             scales.append(each)
     for each in scales:
-        result = Quantised(float(each), fields.output_zero_point)
+        result = ChipQuantisation(float(each), fields.output_zero_point)
         changed = _with_result(pair.old, operator.outputs[0], result)
         steps = steps_of(changed, pair.options, owner, has_section=True)
         if any(step.role == LAYER and step.requantisation == fields for step in steps):
             yield result
 
 
-def _explains(pair: GraphPair, tensor: int, numerics: Quantised, fields: set[Requantisation]) -> int:
+def _explains(
+    pair: GraphPair, tensor: int, quantisation: ChipQuantisation, fields: set[Requantisation]
+) -> int:
     """How many steps of the operators that read a tensor have these fields if it has this quantisation."""
-    changed = _with_result(pair.old, tensor, numerics)
+    changed = _with_result(pair.old, tensor, quantisation)
     users = [index for index, each in enumerate(changed.operators) if tensor in each.inputs]
     steps = (step for index in users for step in steps_of(changed, pair.options, index))
     return sum(step.requantisation in fields for step in steps)
 
 
-def _with_result(graph: Subgraph, tensor: int, numerics: Quantised) -> Subgraph:
+def _with_result(graph: Subgraph, tensor: int, quantisation: ChipQuantisation) -> Subgraph:
     before = graph.tensors[tensor]
-    own = quantised(before)
+    own = chip_quantisation(before)
     shift = 0 if own is None else own.zero_point - int(before.quantization.zero_points[0])
-    after = replace(before, quantization=per_tensor(numerics.scale, numerics.zero_point - shift))
+    after = replace(before, quantization=per_tensor(quantisation.scale, quantisation.zero_point - shift))
     return replace(graph, tensors=(*graph.tensors[:tensor], after, *graph.tensors[tensor + 1 :]))

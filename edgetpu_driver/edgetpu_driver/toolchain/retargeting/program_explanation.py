@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.darwinn.instructions.operations import LARGEST_OPERATION, Operation, cut
+from edgetpu_driver.darwinn.instructions.operations import LARGEST_OPERATION, Operation, split
 from edgetpu_driver.darwinn.instructions.parameter_uses import (
     UNIT,
     TileRow,
@@ -46,7 +46,7 @@ class ProgramExplanation:
     def __init__(self, compiled: CompiledModel, located: NetworkSections, pair: GraphPair) -> None:
         """located: the sections of the old graph in the parameters."""
         self.pair = pair
-        self.chunks = cut(bitstream.data for bitstream in compiled.execution.bitstreams)
+        self.chunks = split(bitstream.data for bitstream in compiled.execution.bitstreams)
         self._steps = _steps(pair, located)
         today = list(self._requantisations(_users(compiled, located)))
         with_parameters = [(location, owner) for location, _, owner in today if owner is not None]
@@ -132,6 +132,6 @@ def _users(compiled: CompiledModel, located: NetworkSections) -> dict[tuple[int,
         if not placed.streamed
         for offset in range(placed.offset, placed.offset + placed.size, UNIT)
     }
-    uploads = cut(bitstream.data for bitstream in compiled.caching.bitstreams)
+    uploads = split(bitstream.data for bitstream in compiled.caching.bitstreams)
     offsets = uploaded_offsets(each for chunk in uploads for each in chunk.operations)
     return {rows: owners[offset] for rows, offset in offsets.items() if offset in owners}

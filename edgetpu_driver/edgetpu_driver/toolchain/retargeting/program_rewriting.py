@@ -14,7 +14,7 @@ from edgetpu_driver.darwinn.instructions.tensor_operation import (
 )
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.tflite.shared_quantisation import quantised
+from edgetpu_driver.tflite.shared_quantisation import chip_quantisation
 from edgetpu_driver.toolchain.retargeting.addition_factors import rewritten_factors
 from edgetpu_driver.toolchain.retargeting.execution_order import ExecutionOrder, Location
 from edgetpu_driver.toolchain.retargeting.operator_requantisation import Step
@@ -117,7 +117,7 @@ class _Rewriter:
         """The operations of a chunk that fill borders, with the zero points of the new graph."""
         for index, locations in self._borders.items():
             source = self._pair.tensors[self._pair.old.operators[index].inputs[0]]
-            new = quantised(self._pair.new.tensors[source])
+            new = chip_quantisation(self._pair.new.tensors[source])
             for chunk, position in locations:
                 if chunk == number and new is not None:
                     yield position, with_border_value(operations[position], new.zero_point)
@@ -128,7 +128,7 @@ class _Rewriter:
         """The words of a chunk with the numbers of a softmax on the scalar core, for the new graph."""
         for index, locations in self._scalar_softmaxes.items():
             source = self._pair.tensors[self._pair.old.operators[index].inputs[0]]
-            new = quantised(self._pair.new.tensors[source])
+            new = chip_quantisation(self._pair.new.tensors[source])
             for location in locations:
                 chunk, scale = location
                 zero_point = zero_point_location(location)[1]

@@ -13,7 +13,7 @@ import numpy as np
 
 from edgetpu_driver.darwinn.instructions.operations import Chunk, Kind, Operation
 from edgetpu_driver.tflite.model_reader import Subgraph
-from edgetpu_driver.tflite.shared_quantisation import Quantised, quantised
+from edgetpu_driver.tflite.shared_quantisation import ChipQuantisation, chip_quantisation
 from edgetpu_driver.toolchain.retargeting.execution_order import Location
 
 _IMMEDIATE = 70, 101
@@ -31,15 +31,17 @@ def scalar_softmaxes(graph: Subgraph, chunks: Sequence[Chunk]) -> dict[int, tupl
     for index, operator in enumerate(graph.operators):
         if operator.name != "SOFTMAX":
             continue
-        numerics = quantised(graph.tensors[operator.inputs[0]])
-        locations = tuple(_locations(chunks, numerics)) if numerics is not None else ()
+        quantisation = chip_quantisation(graph.tensors[operator.inputs[0]])
+        locations = tuple(_locations(chunks, quantisation)) if quantisation is not None else ()
         if len(locations) == _PASSES:
             found[index] = locations
     claimed = [location for locations in found.values() for location in locations]
     return found if len(set(claimed)) == len(claimed) else {}
 
 
-def with_numbers(zero_point: Operation, scale: Operation, new: Quantised) -> tuple[Operation, Operation]:
+def with_numbers(
+    zero_point: Operation, scale: Operation, new: ChipQuantisation
+) -> tuple[Operation, Operation]:
     """The two words with the zero point and the scale of another graph."""
     return zero_point.with_field(*_IMMEDIATE, new.zero_point), scale.with_field(*_IMMEDIATE, _bits(new.scale))
 
@@ -50,12 +52,12 @@ def zero_point_location(location: Location) -> Location:
     return chunk, position - _DISTANCE
 
 
-def _locations(chunks: Sequence[Chunk], numerics: Quantised) -> Iterator[Location]:
+def _locations(chunks: Sequence[Chunk], quantisation: ChipQuantisation) -> Iterator[Location]:
     for number, chunk in enumerate(chunks):
         words = chunk.operations
         for position in range(_DISTANCE, len(words)):
-            if _holds(words[position], _bits(numerics.scale)) and _holds(
-                words[position - _DISTANCE], numerics.zero_point
+            if _holds(words[position], _bits(quantisation.scale)) and _holds(
+                words[position - _DISTANCE], quantisation.zero_point
             ):
                 yield number, position
 

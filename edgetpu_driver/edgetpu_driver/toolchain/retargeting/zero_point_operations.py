@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from edgetpu_driver.darwinn.instructions.border_fill import fills_border, has_border_value
 from edgetpu_driver.darwinn.instructions.operations import RESIZING_OPERATION, Operation
 from edgetpu_driver.darwinn.instructions.tensor_operation import has_offset
-from edgetpu_driver.tflite.shared_quantisation import quantised
+from edgetpu_driver.tflite.shared_quantisation import chip_quantisation
 from edgetpu_driver.toolchain.retargeting.border_sides import RESIZING, border_sides, padding_operator
 from edgetpu_driver.toolchain.retargeting.execution_order import Location
 from edgetpu_driver.toolchain.retargeting.operator_requantisation import LARGEST, LAYER
@@ -130,7 +130,7 @@ class ZeroPointOperations:
         self._found[owners[0]] += locations
 
     def _has_zero_point(self, index: int, location: Location) -> bool:
-        source = quantised(self._pair.old.tensors[self._pair.old.operators[index].inputs[0]])
+        source = chip_quantisation(self._pair.old.tensors[self._pair.old.operators[index].inputs[0]])
         return source is not None and has_border_value(self._program.operation(location), source.zero_point)
 
     def _is_complete(self, index: int) -> bool:

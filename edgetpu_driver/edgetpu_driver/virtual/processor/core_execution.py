@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction, disassemble
 from edgetpu_driver.darwinn.instructions.instruction_word_fields import Branch, VectorOp
-from edgetpu_driver.darwinn.instructions.operations import Operation, cut_by_length
+from edgetpu_driver.darwinn.instructions.operations import Operation, split_by_length
 from edgetpu_driver.darwinn.instructions.program_frame import check_frame
 from edgetpu_driver.darwinn.instructions.requested_transfers import DESCRIPTOR_WORDS, Transfer
 from edgetpu_driver.darwinn.instructions.scalar_core import ScalarCore
@@ -51,7 +51,7 @@ def read_program(instructions: bytes) -> CodeProgram | None:
     if matrix is not None:
         return matrix
     try:
-        operations = tuple(cut_by_length(instructions))
+        operations = tuple(split_by_length(instructions))
     except ModelFormatError:
         return None
     if not operations or any(each.words > 1 or each.numbered for each in operations):
@@ -66,7 +66,7 @@ def read_program(instructions: bytes) -> CodeProgram | None:
 def read_matrix_program(instructions: bytes) -> CodeProgram | None:
     """The program if it is that of a matrix, otherwise None; raises what `read_program` raises."""
     try:
-        operations = cut_by_length(instructions)
+        operations = split_by_length(instructions)
     except ModelFormatError:
         return None
     roles = upload_roles(operations)
