@@ -42,9 +42,9 @@ def test_the_agreement_is_that_of_the_cells() -> None:
     weights = np.linspace(0.0, 1.0, normal.sums.shape[1])
     weighted: NDArray[np.float32] = np.multiply(cells, normal.spread(weights))
     left = weighted[3] - 0.3 * weighted[0] + 0.2 * weighted[1] - 0.1 * weighted[2]
-    both, apart = np.square(weighted[2]).sum(), np.square(left).sum() / 4
+    of_sum, of_difference = np.square(weighted[2]).sum(), np.square(left).sum() / 4
     assert normal.agreement((0.3, -0.2, 0.1), weights) == pytest.approx(
-        (both - apart) / (both + apart), abs=1e-4
+        (of_sum - of_difference) / (of_sum + of_difference), abs=1e-4
     )
 
 

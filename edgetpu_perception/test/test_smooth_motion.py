@@ -23,10 +23,10 @@ YAW = np.array([[0.3, 0.0, 0.0, 0.0005, 0.0], [0.0, 0.0, 0.0, 0.0005, 0.0]])
 STILL = np.zeros((2, 5))
 
 
-def field(coefficients: NDArray[np.float64], apart: float = 0.0) -> MotionField:
+def field(coefficients: NDArray[np.float64], not_following: float = 0.0) -> MotionField:
     """A motion that is known exactly, measured all over 48x48 cells."""
     means = np.array([[1.0, 0.0, 0.0, 192.0, 0.0], [1.0, 0.0, 0.0, 0.0, 192.0]])
-    return MotionField(1.0, coefficients, np.zeros((2, 5, 5)), means, apart)
+    return MotionField(1.0, coefficients, np.zeros((2, 5, 5)), means, not_following)
 
 
 def equations(motion: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -79,7 +79,7 @@ def test_the_median_of_a_turn_is_that_of_half_of_the_picture() -> None:
 def test_the_median_is_in_doubt_by_what_moves_otherwise() -> None:
     # dx is uniform from -0.48 to 0.48; a tenth of the picture moves it to a twentieth of that to either side.
     growth = np.array([[0.0, 0.015, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
-    _, (dx, dy) = field(growth, apart=0.1).median(48, 64)
+    _, (dx, dy) = field(growth, not_following=0.1).median(48, 64)
     assert dx == pytest.approx((0.1 * 0.96) ** 2 / 12, rel=0.05)
     assert dy == 0.0
 
@@ -94,7 +94,7 @@ def test_the_median_is_in_doubt_by_a_change_that_is_not_certain() -> None:
 
 
 def test_a_picture_that_all_moves_otherwise_has_a_median() -> None:
-    _, variance = field(TURN, apart=1.0).median(48, 64)
+    _, variance = field(TURN, not_following=1.0).median(48, 64)
     assert np.isfinite(variance).all()
 
 

@@ -41,7 +41,7 @@ from edgetpu_perception.graphs import families as models
 from edgetpu_perception.graphs import spot_tracker_evidence as graph
 from edgetpu_perception.graphs.color_weights import COLORS, ColorError, color_filter, color_weights
 from edgetpu_perception.nodes.perception_parameters import model_size, perception_settings
-from edgetpu_perception.nodes.persistent_state import PersistentState, StateError
+from edgetpu_perception.nodes.persistent_state import PersistentState
 from edgetpu_perception.nodes.weight_updating_node import WeightUpdatingNode
 from edgetpu_perception.spot_tracker.spot_tracker import SpotResult, SpotTracker
 
@@ -131,7 +131,7 @@ class SpotTrackerNode(WeightUpdatingNode):
         try:
             color_weights(color)
             self._provide(self._graph_name(color))
-        except (ColorError, StateError, ValueError, TypeError) as error:
+        except (EdgeTpuError, ValueError, TypeError) as error:
             self._kept.ignore(error)
             return None
         self.get_logger().info(f"tracking {color} again, as set before the restart")
@@ -142,14 +142,14 @@ class SpotTrackerNode(WeightUpdatingNode):
         return graph.name(color, self.values["size"], self.values["size"])
 
     def _provide(self, name: str) -> None:
-        """Write the suite's own graph unless `model` replaces it; StateError if it cannot be written."""
+        """Write the suite's own graph unless `model` replaces it; EdgeTpuError if it cannot be written."""
         if self.values["model"]:
             return
         try:
             models.write_model(name, self._model_dir())
         except OSError as error:
             reason = error.strerror or error
-            raise StateError(f"cannot write the model {name} to {self._model_dir()}: {reason}") from None
+            raise EdgeTpuError(f"cannot write the model {name} to {self._model_dir()}: {reason}") from None
 
     def name_for(self, model: str) -> str:
         """Return a name that only this node uses; empty if the model keeps the weights in its file."""
@@ -226,9 +226,6 @@ class SpotTrackerNode(WeightUpdatingNode):
         if self.values["model"]:
             raise ModelUnsupportedError(f"expected a model for a colour; '{self.values['model']}' takes grey")
         name = self._graph_name(color)
-        try:
-            self._provide(name)  # before anything changes: the disk may be full
-        except StateError as error:
-            raise EdgeTpuError(str(error)) from None
+        self._provide(name)  # before anything changes: the disk may be full
         self._tracker.set_color(color)
         self.run_model(name)

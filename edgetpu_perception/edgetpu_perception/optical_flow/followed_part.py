@@ -114,7 +114,7 @@ class PartFinder:
         motions = self._motions(first), self._motions(second)
         return lead_of_first(motions, first.normal, steps, self._areas(first.normal))
 
-    def apart(self, equations: Floats, step: Vector) -> Floats:
+    def non_followers(self, equations: Floats, step: Vector) -> Floats:
         """1 for cells that do not follow a step from a whole shift, less for the others: [rows, columns]."""
         part = self.everything(equations)
         followers = self._motions(part).within(MAX_DEVIATION_CELLS)
@@ -186,8 +186,8 @@ class PartFinder:
         larger = None
         if area >= RIVAL_AREA:
             # Motions closer than this count as one in the part that follows.
-            apart = 0.0 if part.weights is None else MAX_DEVIATION_CELLS
-            larger = larger_part(motions, part.normal, self._roughness, motion, rival, areas, apart)
+            least_distance = 0.0 if part.weights is None else MAX_DEVIATION_CELLS
+            larger = larger_part(motions, part.normal, self._roughness, motion, rival, areas, least_distance)
         if larger is None:
             part = part if near else self._narrowed(part, motions)
             return part.doubted(*pull_of_contrast(motions, part.normal, self._roughness, part.step[:2]))

@@ -69,19 +69,19 @@ def larger_part(
     motion: tuple[float, float],
     rival: tuple[float, float],
     areas: PictureAreas,
-    apart: float,
+    least_distance: float,
 ) -> LargerPart | None:
     """Settle two motions, each over the part that it explains better, and choose the larger part.
 
-    `motion`, `rival`: cells. `roughness`: see Registration. `apart`: least distance of the two motions,
+    `motion`, `rival`: cells. `roughness`: see Registration. `least_distance`: between the motions,
     cells. None if there are not two parts.
     """
     limit = motions.limit(MAX_DEVIATION_CELLS)
     steps = _settled([(*motion, 0.0), (*rival, 0.0)], motions, normal, roughness, limit)
     if max(abs(along) for step in steps for along in step[:2]) > REACH_CELLS:
         return None
-    away = math.dist(steps[0][:2], steps[1][:2])
-    parts = None if away < apart else _two_parts((motions, motions), normal, (steps[0], steps[1]), areas)
+    distinct = math.dist(steps[0][:2], steps[1][:2]) >= least_distance
+    parts = _two_parts((motions, motions), normal, (steps[0], steps[1]), areas) if distinct else None
     if parts is None or float(parts.first @ areas.nearest) < LEAST_AREA * motions.textured(areas.nearest):
         return None
     lead, side = area_lead(parts.first, parts.second, areas), parts.side

@@ -33,15 +33,15 @@ MEDIAN_SHARE = 0.2
 """Share of the places that determine the median: those whose motions are nearest to it. Uncritical from 0.1
 to 0.4."""
 
-MOST_APART = 0.9
-"""Upper limit of `MotionField.apart` when ranks beside the median are chosen.
+MOST_NOT_FOLLOWING = 0.9
+"""Upper limit of `MotionField.not_following` when ranks beside the median are chosen.
 
 Uncritical: a smooth motion that only a tenth of the picture follows is not used.
 """
 
 
-def elements(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Elements of each position: the monomials in the polynomials of dx and dy, [2, 5, ..]."""
+def monomials(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Monomials of each position, as in the polynomials of dx and dy, [2, 5, ..]."""
     one, both = np.ones_like(x), x * y
     return np.array(((one, x, y, x * x, both), (one, x, y, both, y * y)))
 
@@ -53,18 +53,18 @@ class MotionField:
     unit: float
     """Length of a cell in the unit of positions, which are measured from the middle of the picture."""
     coefficients: NDArray[np.float64]
-    """Coefficients of `elements` in dx and dy: [2, 5]."""
+    """Coefficients of `monomials` in dx and dy: [2, 5]."""
     covariances: NDArray[np.float64]
     """Covariances of the coefficients, for dx and for dy: [2, 5, 5]."""
     measured_at: NDArray[np.float64]
-    """Means of the elements where dx and dy were measured: [2, 5]."""
-    apart: float
+    """Means of the monomials where dx and dy were measured: [2, 5]."""
+    not_following: float
     """Share of the picture that does not follow this motion, 0..1."""
 
     def along(self, rows: int, columns: int) -> NDArray[np.float64]:
         """Motion of each cell of rows x columns in the middle of the picture: [2, rows, columns]."""
         y, x = (self.unit * (np.arange(cells) - (cells - 1) / 2) for cells in (rows, columns))
-        places = elements(np.tile(x, rows), np.repeat(y, columns))
+        places = monomials(np.tile(x, rows), np.repeat(y, columns))
         return self._motion(places).reshape(2, rows, columns)
 
     def median(self, height: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -73,14 +73,16 @@ class MotionField:
         A median is less certain than the motion where it was measured: other places determine it, and parts
         that do not follow may be slower or faster. The variances are those of the difference between the two.
         """
-        places = elements(self.unit * width * _ACROSS, self.unit * height * _DOWN)
+        places = monomials(self.unit * width * _ACROSS, self.unit * height * _DOWN)
         middle = PLACES // 2
-        apart, near = (round(share * middle) for share in (min(self.apart, MOST_APART), MEDIAN_SHARE))
+        not_following = min(self.not_following, MOST_NOT_FOLLOWING)
+        beside, near = (round(share * middle) for share in (not_following, MEDIAN_SHARE))
         medians, variances = np.empty(2), np.empty(2)
         for axis, motion in enumerate(self._motion(places)):
             order = motion.argsort()
             slower, medians[axis], faster = (
-                motion[order[rank - 1 : rank + 1]].mean() for rank in (middle - apart, middle, middle + apart)
+                motion[order[rank - 1 : rank + 1]].mean()
+                for rank in (middle - beside, middle, middle + beside)
             )
             way = places[axis][:, order[middle - near : middle + near]].mean(axis=1) - self.measured_at[axis]
             # A value anywhere between two bounds has a variance of a twelfth of their squared distance.
@@ -88,7 +90,7 @@ class MotionField:
         return medians, variances
 
     def _motion(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Motion at places with these elements, [2, 5, n]: [2, n]."""
+        """Motion at places with these monomials, [2, 5, n]: [2, n]."""
         return np.asarray((self.coefficients[:, np.newaxis] @ places)[:, 0])
 
 

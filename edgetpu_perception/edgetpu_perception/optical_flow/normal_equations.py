@@ -167,9 +167,9 @@ class NormalEquations:
         return (down.T @ grid @ across).astype(np.float32, copy=False)
 
 
-def agreement(both: Values, apart: Values) -> Values:
+def agreement(of_sum: Values, of_difference: Values) -> Values:
     """Correlation of two frames, -1..1, from the squares of their sum and of their doubled difference."""
-    return (both - apart / 4) / (both + apart / 4 + MIN_ENERGY)
+    return (of_sum - of_difference / 4) / (of_sum + of_difference / 4 + MIN_ENERGY)
 
 
 def _products(equations: Floats, pairs: Sequence[tuple[int, int]], side: int) -> NDArray[np.float64]:

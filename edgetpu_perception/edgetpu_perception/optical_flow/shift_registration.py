@@ -162,9 +162,9 @@ class Registration:
     def without(self, first: Texture, second: Texture, shift: Shift) -> Texture:
         """The first frame without the part that follows a shift to the second."""
         dx, dy = self.nearest(shift)
-        apart = self._parts.apart(self._equations(first, second, dx, dy), _step(shift, dx, dy))
+        others = self._parts.non_followers(self._equations(first, second, dx, dy), _step(shift, dx, dy))
         weight = np.ones_like(first.maps[0])
-        weight[_overlap(weight.shape[0], dy)[0], _overlap(weight.shape[1], dx)[0]] = apart
+        weight[_overlap(weight.shape[0], dy)[0], _overlap(weight.shape[1], dx)[0]] = others
         return self.describe(first.maps * weight, first.gradient, first.weight * weight)
 
     def nearest(self, shift: Shift) -> tuple[int, int]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.optical_flow.dominant_motion import MAX_DEVIATION_CELLS, follow
-from edgetpu_perception.optical_flow.motion_field import MotionField, elements
+from edgetpu_perception.optical_flow.motion_field import MotionField, monomials
 from edgetpu_perception.optical_flow.normal_equations import (
     MIN_ENERGY,
     PAIRS,
@@ -44,7 +44,7 @@ LEAST_SHARE = 1e-9
 Derived: far above the rounding of its elements, far below what a texture adds.
 """
 
-APART = 0.5
+LEAST_FOLLOWING_WEIGHT = 0.5
 """Weight below which a neighbourhood does not follow the motion. Derived: half of that of one that does."""
 
 MIN_VARIANCE = 1e-12
@@ -54,10 +54,10 @@ Derived: (1e-6 cells)^2.
 """
 
 _POWERS = (((0, 0), (1, 0), (0, 1), (2, 0), (1, 1)), ((0, 0), (1, 0), (0, 1), (1, 1), (0, 2)))
-"""Powers of x and y in the elements of a position. Given by motion_field.elements."""
+"""Powers of x and y in the monomials of a position. Given by motion_field.monomials."""
 
 _TERMS = (*((0, powers) for powers in _POWERS[0]), *((1, powers) for powers in _POWERS[1]), (2, (0, 0)))
-"""Terms: a derivative (dx, dy, contrast) times an element of a position. Given by the equations."""
+"""Terms: a derivative (dx, dy, contrast) times a monomial of a position. Given by the equations."""
 
 _UNKNOWNS = np.eye(9)[:, [0, 1, 2, 3, 4, 5, 6, 7, 3, 4, 8]]
 """Terms of each unknown, [9, 11]: both dx and dy change by two of them, p x^2 + q xy and p xy + q y^2, if a
@@ -70,16 +70,16 @@ BY_CHANCE = float(len(_QUADRATIC))
 """Mean sum of the squares of p and q over their variances, by noise alone. Given by their number."""
 
 _PRODUCTS = tuple((total - y, y) for total in range(5) for y in range(total + 1))
-"""Powers of x and y in a product of two elements of a position. Given by _POWERS."""
+"""Powers of x and y in a product of two monomials of a position. Given by _POWERS."""
 
 
-def _element(first: tuple[int, tuple[int, int]], second: tuple[int, tuple[int, int]]) -> int:
+def _moment_index(first: tuple[int, tuple[int, int]], second: tuple[int, tuple[int, int]]) -> int:
     """Index in the moments of the product of two terms; derivative 3 is the residual."""
     (one, (x, y)), (other, (u, v)) = first, second
     return _PRODUCTS.index((x + u, y + v)) * len(PAIRS) + PAIRS.index((min(one, other), max(one, other)))
 
 
-_SYSTEM = np.array([[_element(row, column) for column in (*_TERMS, (3, (0, 0)))] for row in _TERMS])
+_SYSTEM = np.array([[_moment_index(row, column) for column in (*_TERMS, (3, (0, 0)))] for row in _TERMS])
 """Indices in the moments of the products of terms with each other and with the residual, [11, 12].
 
 Given by _TERMS.
@@ -117,13 +117,13 @@ def smooth_motion(equations: NormalEquations, common: float) -> SmoothMotion:
     covariance = _covariance(system, pulls * np.square(weights))
     terms = _without_noise(solution, covariance) @ _UNKNOWNS
     of_terms = _UNKNOWNS.T @ covariance @ _UNKNOWNS
-    apart = int(np.count_nonzero(after < APART)) / len(after)
+    not_following = int(np.count_nonzero(after < LEAST_FOLLOWING_WEIGHT)) / len(after)
     field = MotionField(
         unit,
         terms[:10].reshape(2, 5),
         np.stack((of_terms[:5, :5], of_terms[5:10, 5:10])),
         _means(places, np.square(after), equations),
-        apart,
+        not_following,
     )
     return SmoothMotion(field, left, float(after.sum()) / len(after))
 
@@ -169,7 +169,7 @@ def _without_noise(solution: NDArray[np.float64], covariance: NDArray[np.float64
 def _means(
     places: NDArray[np.float64], squares: NDArray[np.float64], equations: NormalEquations
 ) -> NDArray[np.float64]:
-    """Means of the elements, weighted with how far each place determined dx and dy: [2, 5].
+    """Means of the monomials, weighted with how far each place determined dx and dy: [2, 5].
 
     `squares`: squared weights of the neighbourhoods, [neighbourhoods].
     """
@@ -185,13 +185,13 @@ to image. All 361 that a node may meet take 1.4 MB."""
 
 @functools.lru_cache(maxsize=_POSITIONS_KEPT)
 def _positions(rows: int, columns: int, side: int) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
-    """Unit of positions, elements of each neighbourhood's position, [2, 5, n], and their products, [15, n].
+    """Unit of positions, monomials of each neighbourhood's position, [2, 5, n], and their products, [15, n].
 
     Half of the larger side is 1, so that no element of the normal matrix is lost in the rounding of others.
     """
     unit = 2 / max(rows, columns)
     x, y = (unit * axis for axis in centers(rows, columns, side))
-    return unit, elements(x, y), np.stack([x**i * y**j for i, j in _PRODUCTS])
+    return unit, monomials(x, y), np.stack([x**i * y**j for i, j in _PRODUCTS])
 
 
 def _least_squares(moments: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

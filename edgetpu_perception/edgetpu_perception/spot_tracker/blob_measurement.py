@@ -130,18 +130,18 @@ def measure_blob(
     threshold: float,
     blob: Blob,
     confidence: float,
-    solid: tuple[float, float],
+    solidity_range: tuple[float, float],
     camera: CameraPixels | None = None,
 ) -> Spot:
     """Centroid of a blob, weighted with the excess over the threshold, and its sigmas.
 
     `evidence`: [H, W], grey levels; `grey`: the model's input, uint8 [H, W], or None for a colour; `contrast`
-    and `threshold`: grey levels; `confidence`: its upper limit; `solid`: range of the solidity. The
-    confidence falls with the shape's solidity and with the distance to the centroid of the outline.
+    and `threshold`: grey levels; `confidence`: its upper limit. It rises with the shape's
+    solidity, over the `solidity_range`, and falls with the distance to the centroid of the outline.
     """
     outline, weight, x, y = _weighted_centroid(evidence, blob, threshold)
     radius = math.sqrt(blob.area / math.pi)
-    confidence *= ramp(solidity(blob, outline), *solid)
+    confidence *= ramp(solidity(blob, outline), *solidity_range)
     x_offset, y_offset = outline.x - x, outline.y - y
     outline_offset = ramp(-math.hypot(x_offset, y_offset) / (1.0 + radius), *OUTLINE_OFFSET_RADII)
     # A coloured spot is a shaded object; a bright one is a light, and its glow shows its position.

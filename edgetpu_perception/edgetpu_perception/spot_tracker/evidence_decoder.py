@@ -154,7 +154,7 @@ class EvidenceDecoder:
         self._colored = colored
         # A colour whose weights do not cancel on grey: shade makes parts of the object as grey as the scene.
         self._is_white = weights is not None and min(weights) > 0.0
-        self._solid = COLOR_SOLIDITY if colored else BRIGHT_SOLIDITY
+        self._solidity_range = COLOR_SOLIDITY if colored else BRIGHT_SOLIDITY
         self._shares = COLOR_SHARES if colored else BRIGHT_SHARES
 
     def decode(
@@ -264,7 +264,15 @@ class EvidenceDecoder:
             confidence *= _clearness(image, found, contrast)
             if confidence > best.confidence:
                 spot = measure_blob(
-                    evidence, grey, background, contrast, threshold, blob, confidence, self._solid, camera
+                    evidence,
+                    grey,
+                    background,
+                    contrast,
+                    threshold,
+                    blob,
+                    confidence,
+                    self._solidity_range,
+                    camera,
                 )
                 if spot.confidence > best.confidence:
                     best, best_blob = spot if other is None else spot._replace(rival=other), blob

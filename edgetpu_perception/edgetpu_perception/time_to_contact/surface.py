@@ -86,7 +86,7 @@ class Surface:
     """Logarithm of the depth over that at the keyframe, as measured last."""
     slant_error: float = 0.0
     """Standard deviation of the rate, 1/s, due to unknown directions of the plane and of the motion."""
-    focal: UnknownFocalLength = field(default_factory=UnknownFocalLength)
+    unknown_focal_length: UnknownFocalLength = field(default_factory=UnknownFocalLength)
     focal_error: float = 0.0
     """Standard deviation of the rate, 1/s, due to an unknown focal length, which makes a turn of the camera
     pass for a motion. The error lasts over many images, so no innovation shows it."""
@@ -243,7 +243,7 @@ class Surface:
         found = alignment.measured, alignment.covariance
         distance = self.plane.measure(*found)
         self.log_depth = distance.log
-        by_focal_length = 0.0 if calibrated else self.focal.error_of(distance, *found)
+        by_focal_length = 0.0 if calibrated else self.unknown_focal_length.error_of(distance, *found)
         if age > MIN_AGE_S or self.frames < 2:
             self.slant_error = distance.lasting_sigma / max(age, MIN_AGE_S)
             self.focal_error = by_focal_length / max(age, MIN_AGE_S)
@@ -255,7 +255,7 @@ class Surface:
         self.log_depth = 0.0
         self.depth.start_keyframe()
         self.plane.start_keyframe(self.overlap)
-        self.focal.start_keyframe(self.overlap)
+        self.unknown_focal_length.start_keyframe(self.overlap)
 
     def most_steps(self, main: bool) -> int:
         """Most steps of an alignment; `main`: whether this is the main surface."""

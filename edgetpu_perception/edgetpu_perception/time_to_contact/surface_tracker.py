@@ -34,7 +34,7 @@ from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
 from edgetpu_perception.time_to_contact.surface import Surface
 from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     ESTABLISHED_EVIDENCE,
-    IMAGE_NOISE_SHARE,
+    IMAGE_NOISE_VARIANCE_SHARE,
     KEPT_EVIDENCE,
     LEAST_SHARE,
     MAIN_PRECISION,
@@ -159,7 +159,7 @@ class SurfaceTracker:
     @property
     def _slope_variance(self) -> float:
         """Variance of a slope due to noise."""
-        return self._slope_noise * IMAGE_NOISE_SHARE * self._noise.variance
+        return self._slope_noise * IMAGE_NOISE_VARIANCE_SHARE * self._noise.variance
 
     @property
     def _age(self) -> float:

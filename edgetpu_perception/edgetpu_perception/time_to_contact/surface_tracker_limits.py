@@ -63,7 +63,7 @@ WARP_ERROR_ELEMENTS = 0.1
 """Standard deviation by which real images deviate from a warp, elements; times the slope it is an error of
 brightness. Rows: looming, plane, inside one sigma."""
 
-IMAGE_NOISE_SHARE = 0.55
+IMAGE_NOISE_VARIANCE_SHARE = 0.55
 """Share of the image's noise in the variance of a difference; warping smooths the noise of the keyframe.
 
 Rows: looming, plane, inside one sigma.

@@ -53,14 +53,13 @@ class GrowthSolver(RotationSolver):
         `start`: growth of an earlier view since the key.
         """
         super().__init__(points, key)
-        way = to_matrix(-to_vector(guess) / 2.0).dot(
-            ahead
-        )  # half-way through a curve it points along the chord
-        self._way = way.astype(np.float32)[:, np.newaxis]
+        # Half-way through a curve it points along the chord.
+        direction = to_matrix(-to_vector(guess) / 2.0).dot(ahead)
+        self._direction = direction.astype(np.float32)[:, np.newaxis]
         moves = points.moves[:, 0] * key.points[1] + points.moves[:, 1] * key.points[2]
         if key.standing is not None:
             moves *= key.standing
-        along = np.tensordot(self._way[:, 0], moves, axes=1).reshape(1, -1)
+        along = np.tensordot(self._direction[:, 0], moves, axes=1).reshape(1, -1)
         self._jacobian = np.concatenate((key.jacobian, along))
         self._across: Floats = moves[:2]
         self._blocks = np.zeros(points.blocks) if start is None else start.blocks.copy()
@@ -79,7 +78,7 @@ class GrowthSolver(RotationSolver):
     @property
     def rays(self) -> Floats:
         """Directions of the key's points after the move, before the turn: [3, points]."""
-        moved: Floats = self._points.rays - self._way * self._growth_of_points()
+        moved: Floats = self._points.rays - self._direction * self._growth_of_points()
         return moved
 
     def _growth_of_points(self) -> Floats:
@@ -117,10 +116,10 @@ class GrowthSolver(RotationSolver):
         inverse = np.linalg.inv(self._normal).astype(np.float64, copy=False)
         variance = float(inverse[_AHEAD, _AHEAD]) * noise**2
         return Growth(
-            self._blocks, self._mean, variance, SIDEWAYS_SPREAD * self._turn_of_way_sideways(inverse)
+            self._blocks, self._mean, variance, SIDEWAYS_SPREAD * self._turn_of_sideways_motion(inverse)
         )
 
-    def _turn_of_way_sideways(self, inverse: Matrix) -> float:
+    def _turn_of_sideways_motion(self, inverse: Matrix) -> float:
         """Apparent turn of a sideways motion as long as the forward one, rad: RMS over x and y."""
         across = (self._across * self._growth_of_points()).reshape(2, -1)
         pulls = self._weighted.dot(across.T).astype(np.float64)
