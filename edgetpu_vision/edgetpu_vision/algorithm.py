@@ -22,7 +22,7 @@ from edgetpu_vision.class_selection import check_share
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.labels.label_sources import LabelSource, LabelTable
 from edgetpu_vision.labels.labels import Labels
-from edgetpu_vision.model_description.description import UNKNOWN, ModelDescription, describe
+from edgetpu_vision.model_description.description import NO_DESCRIPTION, ModelDescription, describe
 from edgetpu_vision.preprocessing.image_fit import Fit, Placement, check_fit
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation, covers
 from edgetpu_vision.preprocessing.preprocessor import Preprocessor, by_rows, image_input
@@ -129,7 +129,7 @@ class VisionAlgorithm(ABC, Generic[Result]):
         check_share("min_confidence", min_confidence)
         self.region = WHOLE
         self.min_confidence = min_confidence
-        self.description = description or UNKNOWN
+        self.description = description or NO_DESCRIPTION
         """The description from the model's files; must be set before `bind`."""
         self.labels: Labels | None = None
         """Names of the model's classes; None if unknown."""

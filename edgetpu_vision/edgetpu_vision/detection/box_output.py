@@ -18,7 +18,7 @@ BOX = 4
 """Number of coordinates of a box."""
 _LOGISTIC_SCALE = 1 / 256
 """Scale of 8-bit outputs of LOGISTIC, whose zero point is the least integer (TFLite's specification)."""
-_LEAST_PROBABILITY = -0.5
+_LOGITS_BELOW = -0.5
 """An output of classes alone whose range begins below this holds logits; for probabilities the range usually
 begins at 0 or one step below."""
 LARGEST_NORMALISED = 2.0
@@ -80,7 +80,7 @@ class OutputRoles:
 def are_logits(spec: TensorSpec) -> bool:
     """Whether the range of an output of classes is that of logits."""
     limits = real_range(spec)
-    return limits is not None and limits[0] < _LEAST_PROBABILITY
+    return limits is not None and limits[0] < _LOGITS_BELOW
 
 
 def _by_range(spec: TensorSpec) -> _Role | None:

@@ -24,8 +24,8 @@ _YOLOX_CHANNELS = 1 + 80
 """Channels after the box of the published YOLOX models: objectness and the classes of COCO."""
 _LARGEST_STEP = 1 / 32
 """Greatest step of quantised scores. Published 8-bit models have 1/256 to 1/100."""
-_LEAST_SCORE = -0.3
-"""Least value in the range of a quantised output with scores, even if it also holds boxes."""
+_LEAST_LOWER_LIMIT = -0.3
+"""Least lower limit of the range of a quantised output with scores, even if it also holds boxes."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def class_channels(
     if further is None and channels == 1 + KEYPOINT_CHANNELS:
         return ClassChannels(1)
     limits = real_range(spec)
-    if limits is not None and limits[0] < _LEAST_SCORE:
+    if limits is not None and limits[0] < _LEAST_LOWER_LIMIT:
         raise ModelUnsupportedError(
             f"expected boxes and probabilities in {spec}; got a range from {limits[0]:.2f}: are there "
             "weights of masks, angles of oriented boxes or logits among the channels? Give the labels, whose "

@@ -26,7 +26,7 @@ _MOST_STEPS = 200
 """Largest number of steps; five classes need 20."""
 _SMALL_GRADIENT = 1e-6
 """Largest component of the gradient below which the minimum is considered found."""
-_SHARPNESS = 2.0 ** np.arange(0, 5.5, 0.5)
+_SHARPNESSES = 2.0 ** np.arange(0, 5.5, 0.5)
 """Candidates for the factor on cosines before the softmax. Examples that are separated without an error would
 favour ever larger ones; with 32 a class whose cosine is 0.1 less than the best has 4 % of its probability."""
 _USUAL_SHARPNESS = 16.0
@@ -65,8 +65,8 @@ def imprint(examples: ExampleSet) -> LinearLayer:
     others = _unit_rows(sums[own] - examples.vectors[several])
     left_out = cosines[several]
     left_out[np.arange(len(own)), own] = np.einsum("ij,ij->i", others, examples.vectors[several])
-    likelihoods = [_log_softmax(left_out * each)[np.arange(len(own)), own].mean() for each in _SHARPNESS]
-    return LinearLayer(layer, np.zeros(len(layer)), float(_SHARPNESS[int(np.argmax(likelihoods))]))
+    likelihoods = [_log_softmax(left_out * each)[np.arange(len(own)), own].mean() for each in _SHARPNESSES]
+    return LinearLayer(layer, np.zeros(len(layer)), float(_SHARPNESSES[int(np.argmax(likelihoods))]))
 
 
 def regress(examples: ExampleSet) -> LinearLayer:

@@ -37,7 +37,7 @@ class ModelDescription:
     """Outputs that SOFTMAX or LOGISTIC computed."""
 
 
-UNKNOWN = ModelDescription()
+NO_DESCRIPTION = ModelDescription()
 
 
 def describe(files: Sequence[bytes]) -> ModelDescription:
@@ -46,7 +46,7 @@ def describe(files: Sequence[bytes]) -> ModelDescription:
     Absent and damaged parts are left out, as a model runs without them. Raises ModelFormatError for a file
     that is not a model.
     """
-    result = UNKNOWN
+    result = NO_DESCRIPTION
     for data in files:
         result = _joined(result, _describe_file(data))
     return result

@@ -23,7 +23,7 @@ from edgetpu_driver.node_kit.printable_text import one_line
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.tflite.weightless_files import weightless_files
 from edgetpu_vision.algorithm import VisionAlgorithm
-from edgetpu_vision.model_description.description import UNKNOWN, describe
+from edgetpu_vision.model_description.description import NO_DESCRIPTION, describe
 from edgetpu_vision.nodes.vision_parameters import feedback_pairs, model_files
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
 
@@ -47,7 +47,7 @@ class VisionNode(ImageNode):
 
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__(name, **options)
-        self._description = UNKNOWN
+        self._description = NO_DESCRIPTION
         self._described: tuple[str, ...] | None = None
         """Paths and digest of the files that were described."""
         self._state = State((), LONGEST_GAP)
@@ -197,7 +197,7 @@ class VisionNode(ImageNode):
         if identity == self._described:
             return False
         self._described = identity
-        self._description = UNKNOWN
+        self._description = NO_DESCRIPTION
         try:
             if loaded.files_without_weights:
                 self._description = describe(weightless_files(loaded.files_without_weights))
