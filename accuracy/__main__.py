@@ -55,8 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     write_report(options.output / "report.html", rows, pictures, options.engine)
     if options.record:
         write_record(rows)
-    asked = [row for row in rows if row.reach is not None]
-    print(f"[accuracy] {sum(row.reached for row in asked)} of {len(asked)} figures reached; {options.output}")
+    limited = [row for row in rows if row.reach is not None]
+    reached = f"{sum(row.reached for row in limited)} of {len(limited)} figures reached"
+    print(f"[accuracy] {reached}; {options.output}")
     for each in worse:
         print(f"[accuracy] worse: {each}", file=sys.stderr)
     return EXIT_WORSE if worse else 0

@@ -31,7 +31,7 @@ class Section:
         return sum(row.reached for row in self.rows if row.reach is not None)
 
     @property
-    def asked(self) -> int:
+    def limited(self) -> int:
         """Number of figures with a limit."""
         return sum(row.reach is not None for row in self.rows)
 

@@ -75,9 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("[bench] interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     write_rows(options.output, rows)
-    asked = [row for row in rows if row.reach is not None]
+    limited = [row for row in rows if row.reach is not None]
     missing = "" if is_counted() else "; perf counts no instructions here"
-    reached = f"{sum(row.reached for row in asked)} of {len(asked)} figures reached"
+    reached = f"{sum(row.reached for row in limited)} of {len(limited)} figures reached"
     print(f"[bench] {reached}{missing}; {options.output}")
     return 0
 

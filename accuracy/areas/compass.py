@@ -63,7 +63,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
         fields, rates = ((75.0,), (60.0,)) if quick else (FIELDS_OF_VIEW, RATES)
         # Yaw errors within one turn are correlated: sigmas can be judged only over several panoramas.
         turns = [Turn(*each) for each in itertools.product(names, fields, rates)]
-        rows += _turn_rows(run, turns, "full turns", asked=True)
+        rows += _turn_rows(run, turns, "full turns", limited=True)
         rows += _disturbed_rows(run, names[:1] if quick else names)
         rows += _wall_rows(run, names[:1] if quick else names)
         rows += _repeated_rows(run, names[:1] if quick else names)
@@ -81,7 +81,7 @@ def _informative_rows(engine: str, run: Engine) -> list[Row]:
     """Rows without limits: photographs wrapped into panoramas, and other models."""
     settings = [(60.0, 30.0), (75.0, -60.0), (90.0, -90.0), (90.0, 10.0)]
     wrapped = [Turn(name, *each) for name in PHOTOGRAPHS for each in settings]
-    rows = _turn_rows(run, wrapped, "full turns in wrapped photographs", asked=False)
+    rows = _turn_rows(run, wrapped, "full turns in wrapped photographs", limited=False)
     return rows + compass_drone.measure_sizes(engine) + _gabor_rows(engine)
 
 
@@ -128,15 +128,15 @@ def _worst(error: Callable[[Track], float]) -> Callable[[list[Track]], float]:
     return lambda runs: max(map(error, runs))
 
 
-def _turn_rows(engine: Engine, turns: Sequence[Turn], label: str, asked: bool) -> list[Row]:
-    """Rows of full turns; `asked`: whether they have limits."""
+def _turn_rows(engine: Engine, turns: Sequence[Turn], label: str, limited: bool) -> list[Row]:
+    """Rows of full turns; `limited`: whether they have limits."""
     tracks = [follow(engine, turn) for turn in turns]
     exact = [follow(ExactFeatures(), turn) for turn in turns]
     plain, full = ([lucas_kanade_track(turn, side) for turn in turns] for side in (64, FULL_SIZE))
     case = f"{label}, FOV 60-90 deg, 10-90 deg/s, pitch 2 deg/s, noise 2"
 
     def row(metric: str, measured: Callable[[list[Track]], float], unit: str, **goal: Any) -> Row:
-        reach, better = goal.get("reach") if asked else None, goal.get("better", "lower")
+        reach, better = goal.get("reach") if limited else None, goal.get("better", "lower")
         value, baseline, bound, full_size = (measured(each) for each in (tracks, plain, exact, full))
         return Row(
             "compass",
@@ -166,19 +166,19 @@ def _turn_rows(engine: Engine, turns: Sequence[Turn], label: str, asked: bool) -
         row("yaw error by keyframes, worst on the way", _worst(lambda t: t.open_error), "deg", reach=2.0),
         row("yaw error, first view recognised, worst", _worst(lambda t: t.end_error), "deg", reach=0.5),
     ]
-    return rows + _coverage_rows(tracks, case, asked)
+    return rows + _coverage_rows(tracks, case, limited)
 
 
-def _coverage_rows(tracks: Sequence[Track], case: str, asked: bool) -> list[Row]:
+def _coverage_rows(tracks: Sequence[Track], case: str, limited: bool) -> list[Row]:
     rows = []
     for metric, inside in (
         ("yaw rates within one sigma", [within(t.rate - t.true_rate, t.rate_sigma) for t in tracks]),
         ("yaws within one sigma", [within(t.yaw - t.true_yaw, t.yaw_sigma) for t in tracks]),
     ):
         value = 100.0 * float(np.mean(np.concatenate(inside)))
-        rows.append(Row("compass", case, f"{metric} (68)", value, "%", 60 if asked else None, "higher"))
+        rows.append(Row("compass", case, f"{metric} (68)", value, "%", 60 if limited else None, "higher"))
         rows.append(
-            Row("compass", case, f"{metric} (68), at most", value, "%", 76 if asked else None, "lower")
+            Row("compass", case, f"{metric} (68), at most", value, "%", 76 if limited else None, "lower")
         )
     return rows
 

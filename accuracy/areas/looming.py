@@ -119,9 +119,9 @@ def _wide_engine(engine: str, size: int) -> Engine:
 def _approach_rows(
     title: str, clips: list[Clip], engine: Engine, exact: Engine, median: float, worst: float
 ) -> list[Row]:
-    tracks, bounds = ([follow(run, clip) for clip in clips] for run in (engine, exact))
-    errors, bound = (np.concatenate([t.error[t.counted] for t in ts]) for ts in (tracks, bounds))
-    in_sigmas = (np.concatenate([t.in_sigmas(t.counted) for t in ts]) for ts in (tracks, bounds))
+    tracks, exact_tracks = ([follow(run, clip) for clip in clips] for run in (engine, exact))
+    errors, bound = (np.concatenate([t.error[t.counted] for t in ts]) for ts in (tracks, exact_tracks))
+    in_sigmas = (np.concatenate([t.in_sigmas(t.counted) for t in ts]) for ts in (tracks, exact_tracks))
     covered = [100 * float(np.mean(each < 1)) for each in in_sigmas]
     return [
         _row(title, "median error of TTC", _quantile(errors, 50), "%", median, bound=_quantile(bound, 50)),

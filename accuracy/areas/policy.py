@@ -21,7 +21,7 @@ AREA = "policy"
 _WIDTH = 256
 """Number of units of each layer of the program."""
 _HIDDEN = ((64, 64), (256, 256))
-_TRAINED, _ASKED = 6000, 1000
+_TRAINED, _TRIED = 6000, 1000
 _MOST_ERROR = 2.0
 """Largest RMS error through 8 bits, % of the RMS of the commands."""
 
@@ -81,21 +81,21 @@ def plots(engine: str) -> dict[str, object]:  # noqa: ARG001
 
 def _row(engine: str, teacher: _Teacher, hidden: tuple[int, ...], epochs: int) -> Row:
     rng = np.random.default_rng(0)
-    shown, asked = (
-        rng.uniform(-1, 1, (count, len(teacher.extent))) * teacher.extent for count in (_TRAINED, _ASKED)
+    shown, tried = (
+        rng.uniform(-1, 1, (count, len(teacher.extent))) * teacher.extent for count in (_TRAINED, _TRIED)
     )
     network = train(shown, teacher.commands(shown), TrainingPlan(hidden=hidden, epochs=epochs, batch=128))
-    exact = network(asked)
-    found = _commands(engine, quantise(network, width=_WIDTH), asked)
+    exact = network(tried)
+    found = _commands(engine, quantise(network, width=_WIDTH), tried)
     case = f"{teacher.name}, hidden layers of {' and '.join(map(str, hidden))} units"
     return Row(
         AREA, case, "error of the commands by 8 bits", _relative(found, exact), "%", _MOST_ERROR, "lower"
     )
 
 
-def _commands(engine: str, network: QuantisedNetwork, asked: Array) -> Array:
+def _commands(engine: str, network: QuantisedNetwork, tried: Array) -> Array:
     opened = open_engine(engine, "network", network.graph())
-    answers = [opened.run({INPUT: network.encode(each[np.newaxis])})[OUTPUT] for each in asked]
+    answers = [opened.run({INPUT: network.encode(each[np.newaxis])})[OUTPUT] for each in tried]
     return np.concatenate([network.decode(each) for each in answers])
 
 

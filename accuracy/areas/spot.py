@@ -199,16 +199,18 @@ def _plain_rows(tracker: SpotTracker, exact: SpotTracker, count: int) -> list[Ro
 def _odd_rows(tracker: SpotTracker, exact: SpotTracker, count: int) -> list[Row]:
     empty = list(scenes.nothing(count, 8))
     bright = np.array([scene.source == "white" for scene in empty])
-    refused, bound = (~run(each, empty).valid for each in (tracker, exact))
+    refused, refused_bound = (~run(each, empty).valid for each in (tracker, exact))
     outside = list(scenes.cut(count, 9))
-    found, exactly = run(tracker, outside), run(exact, outside)
+    found, bound = run(tracker, outside), run(exact, outside)
     # Only the axis across the border counts: the cut widens its sigma.
     across = np.arange(len(outside)), np.array([_cut_axis(scene) for scene in outside])
     covered, covered_bound = (
-        100.0 * float(np.mean((np.abs(errors.error) <= errors.sigma)[across])) for errors in (found, exactly)
+        100.0 * float(np.mean((np.abs(errors.error) <= errors.sigma)[across])) for errors in (found, bound)
     )
     rows = [
-        _row(name, "not valid", _share(refused[kind]), "%", 100.0, "higher", None, _share(bound[kind]))
+        _row(
+            name, "not valid", _share(refused[kind]), "%", 100.0, "higher", None, _share(refused_bound[kind])
+        )
         for name, kind in (("none", ~bright), ("whole frame bright", bright))
     ]
     steady = _steady(tracker, max(count // 10, 5))

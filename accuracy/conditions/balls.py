@@ -21,8 +21,8 @@ GLARE_SIGMAS = (17.0, 60.0)
 NEAR_PX = 5.0
 """Largest error that counts as right, px of 320x240: the width of a cell of 64x64."""
 
-EXACT_PX = 1.0
-"""Largest error that counts as exact, px of 320x240; next to the narrowest glare it has a limit."""
+CLOSE_PX = 1.0
+"""Largest error that counts as close, px of 320x240; next to the narrowest glare it has a limit."""
 
 DIMMED = (0.4, 0.9)
 """Range of the factor by which the photographs behind a white ball are darkened."""
@@ -52,30 +52,30 @@ def _rows(
     drawn: Sequence[BallScene],
     plain: Callable[[NDArray[np.uint8]], NDArray[np.uint8]],
     reach: float,
-    exact: float | None = None,
+    close_reach: float | None = None,
 ) -> list[Row]:
-    """Rows of one case; `exact`: limit for the percentage of results within EXACT_PX; None: no limit."""
+    """Rows of one case; `close_reach`: limit for the percentage within CLOSE_PX; None: no limit."""
     distances = np.array([_distance(tracker, scene) for scene in drawn])
     small, full = (
         _shares(np.array([_plain_distance(plain, scene, size) for scene in drawn]))
         for size in ((64, 64), (WIDTH, HEIGHT))
     )
     right, wrong, close = _shares(distances)
-    within = f"within {EXACT_PX:g} px"
+    within = f"within {CLOSE_PX:g} px"
     return [
         Row("spot", name, "right", right, "%", reach, "higher", small[0], full_size_baseline=full[0]),
         Row("spot", name, "wrong", wrong, "%", 3.0, "lower", small[1], full_size_baseline=full[1]),
-        Row("spot", name, within, close, "%", exact, "higher", small[2], full_size_baseline=full[2]),
+        Row("spot", name, within, close, "%", close_reach, "higher", small[2], full_size_baseline=full[2]),
     ]
 
 
 def _shares(distances: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Percentages of right, wrong and exact results; results that are not valid count as none of these."""
-    right, wrong, exact = (
+    """Percentages of right, wrong and close results; results that are not valid count as none of these."""
+    right, wrong, close = (
         100.0 * float(each.mean())
-        for each in (distances <= NEAR_PX, distances > NEAR_PX, distances <= EXACT_PX)
+        for each in (distances <= NEAR_PX, distances > NEAR_PX, distances <= CLOSE_PX)
     )
-    return right, wrong, exact
+    return right, wrong, close
 
 
 def _distance(tracker: SpotTracker, scene: BallScene) -> float:

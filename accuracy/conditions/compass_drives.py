@@ -50,10 +50,10 @@ def measure(engine: Engine, quick: bool) -> list[Row]:
         reach: float | None,
     ) -> Row:
         small, large = rms(plain, of), rms(full, of)
-        ideal = rms(exact, of) if runs is ahead else None
+        bound = rms(exact, of) if runs is ahead else None
         value = rms(runs, of)
         return Row(
-            "compass", case, metric, value, unit, reach, "lower", small, ideal, full_size_baseline=large
+            "compass", case, metric, value, unit, reach, "lower", small, bound, full_size_baseline=large
         )
 
     inside, valid = percentage(ahead, yaw_inside), percentage(ahead, _is_valid)

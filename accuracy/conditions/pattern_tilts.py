@@ -20,10 +20,10 @@ def measure(case: str, tracker: PatternTracker, drawn: Iterable[Tilted], reach: 
     """Rows for the patches that are accepted; errors are those of valid results."""
     found, errors, inside, mistaken = [], [], [], []
     for one in drawn:
-        if not tracker.set_template(one.patch, accept_ambiguous=one.drawn, view=one.view).accepted:
+        if not tracker.set_template(one.patch, accept_ambiguous=one.ambiguous, view=one.view).accepted:
             continue
         mistaken.append(any(tracker.update(one.other).valid for _ in range(IMAGES)))
-        tracker.set_template(one.patch, accept_ambiguous=one.drawn, view=one.view)
+        tracker.set_template(one.patch, accept_ambiguous=one.ambiguous, view=one.view)
         result = [tracker.update(one.later) for _ in range(IMAGES)][-1]
         found.append(result.valid)
         if result.valid:

@@ -27,7 +27,7 @@ NOISE = 4.0
 """Standard deviation of each pixel, grey levels."""
 TURN = 5.0
 """Largest rotation in the picture, degrees."""
-ROOM = 40.0
+SHIFT = 40.0
 """Largest distance of the board's centre from the picture's centre along each axis, px."""
 
 Texture = NDArray[np.float32]
@@ -46,7 +46,7 @@ class Tilted:
     y: float
     other: Image
     """The later picture with another board of the same kind, or another poster, in its place."""
-    drawn: bool
+    ambiguous: bool
     """Whether the board is one of tags or dots, whose parts look alike, unlike those of a poster."""
 
 
@@ -115,7 +115,7 @@ def tilted(
         view = as_pixels(_seen(board, first, behind))
         left, top = (WIDTH - PATCH_WIDTH) // 2, (HEIGHT - PATCH_HEIGHT) // 2
         patch = view[top : top + PATCH_HEIGHT, left : left + PATCH_WIDTH]
-        shift, size = random.uniform(-ROOM, ROOM, 2), math.exp(random.uniform(*np.log(sizes)))
+        shift, size = random.uniform(-SHIFT, SHIFT, 2), math.exp(random.uniform(*np.log(sizes)))
         turned = _rotation(
             math.radians(random.uniform(*tilts)),
             random.uniform(0.0, 2 * math.pi),
@@ -125,13 +125,13 @@ def tilted(
         gain, offset = 1 + random.uniform(-LIGHT[0], LIGHT[0]), random.uniform(-LIGHT[1], LIGHT[1])
         seen = _seen(board, projection, behind) * gain + offset
         later = as_pixels(seen + random.normal(0.0, NOISE, seen.shape))
-        drawn, elsewhere = board_of in (tags, dots), np.random.default_rng([seed, index])
-        other = board_of if drawn else boards[(index + 1) % len(boards)]
+        ambiguous, elsewhere = board_of in (tags, dots), np.random.default_rng([seed, index])
+        other = board_of if ambiguous else boards[(index + 1) % len(boards)]
         seen = _seen(other(elsewhere), projection, behind) * gain + offset
         instead = as_pixels(seen + elsewhere.normal(0.0, NOISE, seen.shape))
         middle = (np.array(board.shape[::-1]) - 1) / 2
         at = projection @ np.array([*middle, 1.0])
-        yield Tilted(view, patch, later, float(at[0] / at[2]), float(at[1] / at[2]), instead, drawn)
+        yield Tilted(view, patch, later, float(at[0] / at[2]), float(at[1] / at[2]), instead, ambiguous)
 
 
 def _rotation(tilt: float, axis: float, turn: float) -> NDArray[np.float64]:

@@ -48,7 +48,7 @@ def _reservoir() -> Iterator[Row]:
         ("NARMA-10, inputs of 0 to 0.5", as_defined, 1.05, {"spectral_radius": 0.9}),
         ("Mackey-Glass 17 ahead", mackey, 1.1, {"spectral_radius": 0.95, "leak": 0.5}),
     )
-    for case, series, reach, arguments in tasks:
+    for case, series, factor, arguments in tasks:
         network = EchoStateNetwork(_SIZE, **arguments)
         exact = _mean_error(network, network.matrix.__matmul__, series)
         for rescale_rows, directions in ((False, DIRECTIONS), (True, DIRECTIONS), (False, 0), (True, 0)):
@@ -62,8 +62,8 @@ def _reservoir() -> Iterator[Row]:
             error = _mean_error(network, functools.partial(_outputs, matrix), series)
             name = f"{case}{', rescaled rows' if rescale_rows else ''}"
             name += "" if directions else ", all on the stick"
-            asked = reach * exact if directions else None
-            yield Row("reservoir", name, "nrmse", error, "", asked, "lower", exact, bound=exact)
+            reach = factor * exact if directions else None
+            yield Row("reservoir", name, "nrmse", error, "", reach, "lower", exact, bound=exact)
         alone = _mean_error(network, _HostPart(network.matrix), series)
         name = f"{case}, the host's part alone"
         yield Row("reservoir", name, "nrmse", alone, "", None, "lower", exact, bound=exact)
