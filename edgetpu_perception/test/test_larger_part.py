@@ -14,6 +14,7 @@ from edgetpu_perception.optical_flow.larger_part import (
     larger_part,
     lead_of_first,
     pull_of_contrast,
+    settled_pair,
 )
 from edgetpu_perception.optical_flow.normal_equations import NormalEquations
 from edgetpu_perception.optical_flow.part_areas import AreaLead, picture_areas
@@ -108,7 +109,8 @@ def competing(moved: NDArray[np.bool_], dx: float) -> LargerPart | None:
     normal = NormalEquations(array)
     motions = NeighbourhoodMotions(normal, contrast=0.0, noise=0.01)
     areas = picture_areas(48, 48, 48, 48)
-    return larger_part(motions, normal, 0.0, (0.2, 0.0), (0.5, 0.0), areas, 0.12)
+    steps = settled_pair(motions, normal, 0.0, (0.2, 0.0), (0.5, 0.0))
+    return larger_part(motions, normal, steps, areas, 0.12)
 
 
 def test_the_motion_of_the_larger_part_wins() -> None:

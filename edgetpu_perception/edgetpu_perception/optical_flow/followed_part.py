@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from edgetpu_perception.optical_flow.dominant_motion import (
     MAX_DEVIATION_CELLS,
     NARROWER_DEVIATIONS,
+    REACH_CELLS,
     Followers,
     NeighbourhoodMotions,
     chance_of_another,
@@ -21,6 +22,7 @@ from edgetpu_perception.optical_flow.larger_part import (
     lead_of_first,
     left_by_two,
     pull_of_contrast,
+    settled_pair,
 )
 from edgetpu_perception.optical_flow.motion_field import remove
 from edgetpu_perception.optical_flow.normal_equations import (
@@ -48,8 +50,16 @@ object of 20 % of the area, rms.
 SMOOTH_SHARE = 0.6
 """Largest area that deviates from a smooth motion, as a share of the area that deviates from one shift.
 
-Rows: flow, static camera, rms (by chance it is 0.7 for one of 150 pairs); camera that drives through rooms,
+Areas that neither a smooth motion nor two shifts explain do not count: they are objects. Rows: flow, static
+camera, rms; camera that drives through rooms, median; an object of 17 %, camera of 60 to 110 deg that turns,
 median.
+"""
+
+FARTHEST_CELLS = 2 * REACH_CELLS
+"""Largest smooth motion from a whole shift, cells.
+
+Derived: derivatives show a motion of about a cell. What fits unrelated pictures is several cells away, turns
+with a wide lens stay below 1.3. Rows: flow, shift beyond the range, not valid.
 """
 
 STEADY_CONTRAST = 0.1
@@ -136,11 +146,12 @@ class PartFinder:
             part = self._dominant(part, motions)
             motions = self._motions(part)
         rival, area = motions.rival(*part.step[:2], self._areas(part.normal).nearest, near=near)
-        doubt = None
-        if area >= RIVAL_AREA:
-            doubt = self._change_removed(equations, part, motions, rival)
+        if area < RIVAL_AREA:
+            return self._larger(part, motions, None, near=near)
+        two = settled_pair(motions, part.normal, self._roughness, part.step[:2], rival)
+        doubt = self._change_removed(equations, part, motions, two)
         if doubt is None:
-            return self._larger(part, motions, rival, area, near=near)
+            return self._larger(part, motions, two, near=near)
         part = self._everything(part.normal.with_residual(equations))
         motions = self._motions(part)
         if not of_most and motions.kept_deviation(*part.step[:2]) <= MAX_DEVIATION_CELLS:
@@ -171,23 +182,20 @@ class PartFinder:
         self,
         part: FollowedPart,
         motions: NeighbourhoodMotions,
-        rival: tuple[float, float],
-        area: float,
+        two: Pair[Vector] | None,
         *,
         near: bool,
     ) -> FollowedPart:
         """The larger part if two parts move apart, without neighbourhoods that move nearly alike.
 
-        `rival`, `area`: see NeighbourhoodMotions.rival. `near`: nearly all of the picture keeps the narrowest
-        deviation from the motion of the part.
+        `two`: two settled motions, cells; None if no other motion explains enough of the picture. `near`:
+        nearly all of the picture keeps the narrowest deviation from the motion of the part.
         """
-        areas = self._areas(part.normal)
-        motion = part.step[:2]
         larger = None
-        if area >= RIVAL_AREA:
+        if two is not None:
             # Motions closer than this count as one in the part that follows.
             least_distance = 0.0 if part.weights is None else MAX_DEVIATION_CELLS
-            larger = larger_part(motions, part.normal, self._roughness, motion, rival, areas, least_distance)
+            larger = larger_part(motions, part.normal, two, self._areas(part.normal), least_distance)
         if larger is None:
             part = part if near else self._narrowed(part, motions)
             return part.doubted(*pull_of_contrast(motions, part.normal, self._roughness, part.step[:2]))
@@ -241,22 +249,25 @@ class PartFinder:
         equations: Floats,
         part: FollowedPart,
         motions: NeighbourhoodMotions,
-        rival: tuple[float, float],
+        two: Pair[Vector],
     ) -> tuple[float, float] | None:
         """Subtract a smooth motion from `equations` if it explains the picture better than two motions do.
 
         Return the variances of dx and dy that this adds, cells^2; None if it does not explain it better.
-        `rival`: the second motion, cells.
+        `two`: these motions, settled, cells.
         """
         smooth = smooth_motion(part.normal, motions.common)
+        limit = motions.limit(MAX_DEVIATION_CELLS)
+        by_smooth, by_two = (
+            np.minimum(left / limit, 1.0) for left in (smooth.left, left_by_two(motions, two))
+        )
+        if smooth.farthest > FARTHEST_CELLS or float(by_smooth.sum()) >= float(by_two.sum()):
+            return None
         alike = self._settled_near(part, motions.within(DEVIATION_CELLS), DEVIATION_CELLS).weights
         assert alike is not None
-        if 1 - smooth.following > SMOOTH_SHARE * (1 - float(alike.sum()) / len(alike)):
-            return None
-        two = left_by_two(motions, part.normal, self._roughness, part.step[:2], rival)
-        limit = motions.limit(MAX_DEVIATION_CELLS)
-        by_smooth, by_two = (float(np.minimum(left / limit, 1.0).sum()) for left in (smooth.left, two))
-        if by_smooth >= by_two:
+        # What neither explains is an object that moves by itself.
+        explained = 1 - np.minimum(by_smooth, by_two)
+        if explained @ (1 - smooth.followers) > SMOOTH_SHARE * (explained @ (1 - alike)):
             return None
         median, (dx, dy) = smooth.field.median(self._height, self._width)
         remove(equations, smooth.field, median)

@@ -62,26 +62,43 @@ class LargerPart:
     """Variances of dx and dy because the other part may be the larger one, cells^2."""
 
 
-def larger_part(
+def settled_pair(
     motions: NeighbourhoodMotions,
     normal: NormalEquations,
     roughness: float,
     motion: tuple[float, float],
     rival: tuple[float, float],
+) -> Pair[Vector]:
+    """Two motions, each settled over the part that it explains better.
+
+    `motion`, `rival`: where they start, cells. `roughness`: see Registration.
+    """
+    limit = motions.limit(MAX_DEVIATION_CELLS)
+    steps: Pair[Vector] = (*motion, 0.0), (*rival, 0.0)
+    for _ in range(STEPS):
+        left, other = (motions.left(*step[:2]) for step in steps)
+        side = _side(left, other, motions.noise)
+        first, _ = normal.solve(side * follow(left / limit), roughness)
+        second, _ = normal.solve((1 - side) * follow(other / limit), roughness)
+        steps = first, second
+    return steps
+
+
+def larger_part(
+    motions: NeighbourhoodMotions,
+    normal: NormalEquations,
+    steps: Pair[Vector],
     areas: PictureAreas,
     least_distance: float,
 ) -> LargerPart | None:
-    """Settle two motions, each over the part that it explains better, and choose the larger part.
+    """The larger part of the two that follow settled motions.
 
-    `motion`, `rival`: cells. `roughness`: see Registration. `least_distance`: between the motions,
-    cells. None if there are not two parts.
+    `steps`: the motions, cells. `least_distance`: between them, cells. None if there are not two parts.
     """
-    limit = motions.limit(MAX_DEVIATION_CELLS)
-    steps = _settled([(*motion, 0.0), (*rival, 0.0)], motions, normal, roughness, limit)
     if max(abs(along) for step in steps for along in step[:2]) > REACH_CELLS:
         return None
     distinct = math.dist(steps[0][:2], steps[1][:2]) >= least_distance
-    parts = _two_parts((motions, motions), normal, (steps[0], steps[1]), areas) if distinct else None
+    parts = _two_parts((motions, motions), normal, steps, areas) if distinct else None
     if parts is None or float(parts.first @ areas.nearest) < LEAST_AREA * motions.textured(areas.nearest):
         return None
     lead, side = area_lead(parts.first, parts.second, areas), parts.side
@@ -91,38 +108,10 @@ def larger_part(
     return LargerPart(steps[0], side, (dx, dy))
 
 
-def left_by_two(
-    motions: NeighbourhoodMotions,
-    normal: NormalEquations,
-    roughness: float,
-    motion: tuple[float, float],
-    rival: tuple[float, float],
-) -> NDArray[np.float64]:
-    """Sum of squares that the better of two settled motions leaves in each neighbourhood, [neighbourhoods].
-
-    `motion`, `rival`: where they start, cells. `roughness`: see Registration.
-    """
-    limit = motions.limit(MAX_DEVIATION_CELLS)
-    first, second = _settled([(*motion, 0.0), (*rival, 0.0)], motions, normal, roughness, limit)
-    return np.minimum(motions.left(*first[:2]), motions.left(*second[:2]))
-
-
-def _settled(
-    steps: list[Vector],
-    motions: NeighbourhoodMotions,
-    normal: NormalEquations,
-    roughness: float,
-    limit: NDArray[np.float64],
-) -> list[Vector]:
-    """Two motions, each settled over the part that it explains better."""
-    for _ in range(STEPS):
-        left = [motions.left(*step[:2]) for step in steps]
-        side = _side(left[0], left[1], motions.noise)
-        steps = [
-            normal.solve(share * follow(squares / limit), roughness)[0]
-            for share, squares in zip((side, 1 - side), left, strict=True)
-        ]
-    return steps
+def left_by_two(motions: NeighbourhoodMotions, steps: Pair[Vector]) -> NDArray[np.float64]:
+    """Sum of squares that the better of two motions, cells, leaves in each neighbourhood."""
+    first, second = (motions.left(*step[:2]) for step in steps)
+    return np.minimum(first, second)
 
 
 def lead_of_first(

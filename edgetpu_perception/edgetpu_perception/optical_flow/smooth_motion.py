@@ -93,8 +93,10 @@ class SmoothMotion:
     field: MotionField
     left: NDArray[np.float64]
     """Sum of squares that the motion leaves in each neighbourhood, before `_without_noise`: [n]."""
-    following: float
-    """Share of the neighbourhoods that follow that motion, 0..1."""
+    followers: NDArray[np.float64]
+    """1 for neighbourhoods that follow that motion, less for the others: [n]."""
+    farthest: float
+    """Largest motion along an axis in any neighbourhood, from the whole shift, cells."""
 
 
 def smooth_motion(equations: NormalEquations, common: float) -> SmoothMotion:
@@ -125,7 +127,8 @@ def smooth_motion(equations: NormalEquations, common: float) -> SmoothMotion:
         _means(places, np.square(after), equations),
         not_following,
     )
-    return SmoothMotion(field, left, float(after.sum()) / len(after))
+    farthest = float(max(np.abs(dx).max(), np.abs(dy).max()))
+    return SmoothMotion(field, left, after, farthest)
 
 
 def _pulls(
