@@ -55,22 +55,68 @@ def objects(
         scene, other = (
             _sums(photographs.grey_photograph(names[index % len(names)])) for index in (k, 5 * k + 3)
         )
+        front = _Ellipse.drawn(other, area, speeds, random)
+        dx, dy = random.uniform(-camera, camera, 2).tolist()
+        pictures = []
+        for time in (0.0, 1.0):
+            behind = 128 + contrast * (_moved(scene, dx * time - 60.0, dy * time - 50.0) - 128)
+            picture = front.over(behind, time)
+            pictures.append(as_pixels(picture + random.normal(0, 2, picture.shape)))
+        yield MovingObject(pictures[0], pictures[1], dx, dy)
+
+
+def objects_in_turns(area: float, count: int, seed: int) -> Iterator[MovingObject]:
+    """An ellipse of a photograph moves in front of a camera with a wide lens that turns.
+
+    `area`: see `objects`. The truth is the median motion of the scene behind the ellipse.
+    """
+    random = np.random.default_rng(seed)
+    for k, pair in enumerate(scenes.turns(count, seed)):
+        other = _sums(photographs.grey_photograph(TEXTURED[(5 * k + 3) % len(TEXTURED)]))
+        front = _Ellipse.drawn(other, area, (4.0, 16.0), random)
+        first, second = (
+            as_pixels(front.over(behind.astype(np.float64), time))
+            for time, behind in enumerate((pair.first, pair.second))
+        )
+        yield MovingObject(first, second, pair.dx, pair.dy)
+
+
+@dataclass(frozen=True, eq=False)
+class _Ellipse:
+    """An ellipse of a photograph that moves by itself inside a picture."""
+
+    photograph: NDArray[np.float64]
+    """Its sums, see `_sums`."""
+    x: float
+    """Left edge at time 0, px."""
+    y: float
+    width: float
+    height: float
+    motion: tuple[float, float]
+    """In px from time 0 to time 1."""
+
+    @classmethod
+    def drawn(
+        cls,
+        photograph: NDArray[np.float64],
+        area: float,
+        speeds: tuple[float, float],
+        random: np.random.Generator,
+    ) -> _Ellipse:
+        """An ellipse that covers a share `area` of the picture, at random; `speeds`: range, px."""
         box = 4 / math.pi * area  # share of the picture that the box around the ellipse covers
         height = math.sqrt(box) * HEIGHT * random.uniform(0.9, 1.1)
         width = box * HEIGHT * WIDTH / height
         x, y = random.uniform(0, WIDTH - width), random.uniform(0, HEIGHT - height)
         speed, course = random.uniform(*speeds), random.uniform(0.0, 2.0 * math.pi)
-        own = speed * math.cos(course), speed * math.sin(course)
-        dx, dy = random.uniform(-camera, camera, 2).tolist()
-        pictures = []
-        for time in (0.0, 1.0):
-            behind = 128 + contrast * (_moved(scene, dx * time - 60.0, dy * time - 50.0) - 128)
-            front = _moved(other, x - 80.0 + own[0] * time, y - 60.0 + own[1] * time)
-            center = x + width / 2 + own[0] * time, y + height / 2 + own[1] * time
-            covered = _ellipse(*center, width / 2, height / 2)
-            picture = behind + covered * (front - behind)
-            pictures.append(as_pixels(picture + random.normal(0, 2, picture.shape)))
-        yield MovingObject(pictures[0], pictures[1], dx, dy)
+        return cls(photograph, x, y, width, height, (speed * math.cos(course), speed * math.sin(course)))
+
+    def over(self, behind: NDArray[np.float64], time: float) -> NDArray[np.float64]:
+        """A picture, [240, 320], with the ellipse at a time, 0 or 1, in front of it."""
+        dx, dy = (time * along for along in self.motion)
+        front = _moved(self.photograph, self.x - 80.0 + dx, self.y - 60.0 + dy)
+        center = self.x + self.width / 2 + dx, self.y + self.height / 2 + dy
+        return behind + _ellipse(*center, self.width / 2, self.height / 2) * (front - behind)
 
 
 def rolls(names: Sequence[str], degrees: float, count: int, seed: int) -> Iterator[MovingObject]:
@@ -118,6 +164,8 @@ def measure(flow: OpticalFlow, quick: bool, label: str = "") -> list[Row]:
     pairs = list(objects(TEXTURED, math.pi / 8, 6.0, count, 31, (4.0, 12.0)))
     name = f"an object of 39 % of the area, camera moving{label}"
     rows.append(_surely_wrong(flow, name, pairs, None if label else 30.0))
+    pairs = list(objects_in_turns(0.17, count, 77))
+    rows += _rows(flow, f"an object of 17 %, camera of 60 to 110 deg that turns{label}", pairs, None)
     pairs = list(rolls(TEXTURED, 1.0, count, 32))
     rows += _rows(flow, f"a camera that rolls by 1 deg{label}", pairs, reach)
     rows += _camera_rows(flow, count, label)
