@@ -28,6 +28,7 @@ class Panel:
     def __init__(self, client: Client) -> None:
         self._client = client
         self.loaded: list[str] | None = []
+        self.weights_version = 0
         self.waited = False
         """Whether the button showed that it waits while a model was loaded."""
         with client:
@@ -36,16 +37,17 @@ class Panel:
     async def models(self) -> Any:
         if self.loaded is None:
             raise UnavailableError(SILENT)
-        return SimpleNamespace(models=[ModelInfo(name=each) for each in self.loaded], available=[])
+        models = [ModelInfo(name=each, weights_version=self.weights_version) for each in self.loaded]
+        return SimpleNamespace(models=models, available=[])
 
     async def load_model(self, model: str, _name: str) -> str:
         self.waited = self.waits()
         raise UnavailableError(f"{model} is not there")
 
-    def button(self) -> Any:
-        """The one that loads a model."""
+    def button(self, name: str = "load_model") -> Any:
+        """The button of that name; by default the one that loads a model."""
         buttons = [each for each in self._client.elements.values() if isinstance(each, ui.button)]
-        (found,) = (each for each in buttons if each.props.get("data-id") == "load_model")
+        (found,) = (each for each in buttons if each.props.get("data-id") == name)
         return found
 
     def waits(self) -> bool:
@@ -103,6 +105,17 @@ def test_a_driver_that_does_not_answer_is_not_said_to_have_no_models(panel: Pane
     texts = panel.look()
     assert "mine" in texts
     assert SILENT not in texts
+
+
+def test_the_button_of_a_model_stays_while_its_weights_and_other_models_change(panel: Panel) -> None:
+    panel.loaded = ["other", "mine"]
+    panel.look()
+    button = panel.button("unload_mine")
+    panel.loaded, panel.weights_version = ["mine", "new"], 2
+    texts = panel.look()
+    assert panel.button("unload_mine") is button
+    assert "0 bytes, on the CPU, weights version 2" in texts
+    assert "other" not in texts
 
 
 def test_a_button_shows_that_it_waits_for_the_answer(panel: Panel) -> None:

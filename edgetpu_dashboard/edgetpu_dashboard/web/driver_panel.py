@@ -112,7 +112,9 @@ def models_panel(page: Any) -> None:
     column = ui.column().classes("w-full gap-1").props("data-id=loaded_models")
     suggested_files = ui.element("datalist").props("id=model_files")
     suggested_models = ui.element("datalist").props("id=model_names")
-    shown: list[Any] = []
+    with column:
+        hint = ui.label().classes("hint")
+    rows: dict[str, _ModelRow] = {}
 
     async def look() -> None:
         models: list[Any] = []
@@ -127,16 +129,16 @@ def models_panel(page: Any) -> None:
             return
         _suggest(suggested_files, files)
         _suggest(suggested_models, [each.name for each in models])
-        facts: list[Any] = [(each.name, each.weights_version, each.state, each.message) for each in models]
-        if (facts or [problem]) == shown:
-            return
-        shown[:] = facts or [problem]
-        column.clear()
-        with column:
-            for model in models:
-                _model(page, model, look)
-            if not models:
-                ui.label(problem).classes("hint")
+        hint.text = "" if models else problem
+        hint.set_visibility(not models)
+        # The rows of models that stay are kept: a click on a button that is replaced is lost.
+        for name in rows.keys() - {each.name for each in models}:
+            rows.pop(name).delete()
+        for model in models:
+            if model.name not in rows:
+                with column:
+                    rows[model.name] = _ModelRow(page, model.name, look)
+            rows[model.name].show(model)
 
     ui.timer(_MODELS_PERIOD, look)
     _load(page, look)
@@ -154,20 +156,32 @@ def _suggest(datalist: Any, values: list[str]) -> None:
             ui.element("option").props["value"] = value
 
 
-def _model(page: Any, model: Any, changed: Any) -> None:
-    async def unload(event: Any) -> None:
-        async with errors_shown(event.sender):
-            ui.notify(await page.calls.unload_model(model.name), type="positive")
-        await changed()
+class _ModelRow:
+    """A loaded model with a button that unloads it; `changed` is called afterwards."""
 
-    with ui.row().classes("items-center w-full no-wrap gap-2"):
-        with ui.column().classes("gap-0 grow shrink"):
-            ui.label(model.name).classes("name")
-            where = named(("on the CPU", "in SRAM", "streamed"), model.placement)
-            size = f"{size_in_words(model.parameter_bytes)}, {where}, weights version {model.weights_version}"
-            ui.label(model.message or size).classes("hint")
-        button = ui.button(icon="eject", on_click=unload).props("flat round dense")
-        name_element(button, f"unload_{model.name}", f"unload {model.name}")
+    def __init__(self, page: Any, name: str, changed: Callable[[], Awaitable[None]]) -> None:
+        async def unload(event: Any) -> None:
+            async with errors_shown(event.sender):
+                ui.notify(await page.calls.unload_model(name), type="positive")
+            await changed()
+
+        self._row = ui.row().classes("items-center w-full no-wrap gap-2")
+        with self._row:
+            with ui.column().classes("gap-0 grow shrink"):
+                ui.label(name).classes("name")
+                self._facts = ui.label().classes("hint")
+            button = ui.button(icon="eject", on_click=unload).props("flat round dense")
+            name_element(button, f"unload_{name}", f"unload {name}")
+
+    def show(self, model: Any) -> None:
+        """Show the present facts of the model, an edgetpu_msgs/ModelInfo."""
+        where = named(("on the CPU", "in SRAM", "streamed"), model.placement)
+        size = f"{size_in_words(model.parameter_bytes)}, {where}, weights version {model.weights_version}"
+        self._facts.text = model.message or size
+
+    def delete(self) -> None:
+        """Remove the row from the page."""
+        self._row.delete()
 
 
 def _load(page: Any, changed: Any) -> None:
