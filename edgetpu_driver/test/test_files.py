@@ -51,7 +51,7 @@ def test_of_a_directory_the_error_names_the_path_and_nothing_stays_open(tmp_path
     with pytest.raises(IsADirectoryError) as raised:
         read_file(tmp_path)
     assert raised.value.filename == str(tmp_path)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 @pytest.mark.parametrize("make", ["directory", "circle", "nothing"])

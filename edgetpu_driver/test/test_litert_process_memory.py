@@ -54,7 +54,7 @@ def test_a_graph_without_it_is_refused_and_no_descriptor_is_lost(monkeypatch: py
             "the model: the process that runs the graph cannot share memory with this one: No space left on "
             "device"
         }
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
     engine = CpuEngine(doubling(), isolated=True)
     assert engine.run({"x": X})["y"].tolist() == [[2, -4, 6, 127]]
     engine.close()

@@ -77,7 +77,7 @@ class NodeForker:
         return ForkedProcess(ours)
 
     def close(self) -> None:
-        """End the forking process; the nodes continue."""
+        """End the forking process and the processes that still run, as the end of this process does."""
         self._connection.close()
         self._process.wait()
 
@@ -158,7 +158,10 @@ def _load_type_supports() -> None:
 
 
 def _serve(requests: socket.socket) -> list[str]:
-    """Fork for each request. Returns the arguments in a fork, and [] after the last request."""
+    """Fork for each request. Returns the arguments in a fork, and [] after the last request.
+
+    Forks that still run then are killed: who started them may have crashed.
+    """
     selector = selectors.DefaultSelector()
     selector.register(requests, selectors.EVENT_READ)
     while True:
@@ -174,6 +177,7 @@ def _serve(requests: socket.socket) -> list[str]:
                 continue
             request, descriptors, _, _ = socket.recv_fds(requests, _LARGEST_REQUEST, 3)
             if not request:
+                _kill_forks(selector)
                 return []
             outputs, connection = descriptors[:2], socket.socket(fileno=descriptors[2])
             signal.pthread_sigmask(signal.SIG_BLOCK, stop_signals())  # until the fork handles them
@@ -185,6 +189,12 @@ def _serve(requests: socket.socket) -> list[str]:
                 os.close(each)
             connection.send(str(pid).encode())
             selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, connection))
+
+
+def _kill_forks(selector: selectors.BaseSelector) -> None:
+    for key in selector.get_map().values():
+        if key.data is not None:  # a fork's; requests have none
+            signal.pidfd_send_signal(int(key.fd), signal.SIGKILL)
 
 
 def _fork() -> int:
