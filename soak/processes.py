@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -170,9 +171,9 @@ def _stop(running: Sequence[subprocess.Popen[str]]) -> None:
 
 def children(pid: int) -> list[int]:
     """Process IDs of the children of a process."""
-    try:
-        tasks = os.listdir(f"/proc/{pid}/task")
-        texts = [Path(f"/proc/{pid}/task/{task}/children").read_text() for task in tasks]
-    except OSError:
-        return []
-    return [int(child) for text in texts for child in text.split()]
+    found: list[int] = []
+    with suppress(OSError):  # the process has ended
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError):  # the thread has ended
+                found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+    return found
