@@ -6,10 +6,12 @@ import time
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Time
+from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile
@@ -37,16 +39,18 @@ class ResultWatch:
         self._publishers: dict[str, tuple[Publisher, Callable[[int], Any]]] = {}
         self._results: Counter[str] = Counter()
         self._watched: set[str] = set()
+        """The topics of results."""
         self._sent = 0
 
     def silent(self, names: Iterable[str], seconds: float) -> list[str]:
         """Send good messages for `seconds`; return the nodes that have published no result."""
         waiting = set(names)
-        for name in waiting:
-            self._watch(name)
         self._results.clear()
         end = time.monotonic() + seconds
         while waiting and time.monotonic() < end:
+            for name in waiting:  # its topics may be discovered later than the node
+                with suppress(_rclpy.NodeNameNonExistentError):
+                    self._watch(name)
             for publisher, message in self._publishers.values():
                 for _ in range(_SAMPLES if publisher.msg_type is Float32MultiArray else 1):
                     self._sent += 1
@@ -56,9 +60,6 @@ class ResultWatch:
         return sorted(waiting)
 
     def _watch(self, name: str) -> None:
-        if name in self._watched:
-            return
-        self._watched.add(name)
         for topic, (kind, *_) in self._node.get_subscriber_names_and_types_by_node(name, "/"):
             message = _GOOD.get(kind)
             if message is not None and topic not in self._publishers:
@@ -69,7 +70,9 @@ class ResultWatch:
             self._results[name] += 1
 
         for topic, (kind, *_) in self._node.get_publisher_names_and_types_by_node(name, "/"):
-            if topic.startswith(f"/{name}/") and topic.rpartition("/")[2] not in _NO_RESULTS:
+            is_result = topic.startswith(f"/{name}/") and topic.rpartition("/")[2] not in _NO_RESULTS
+            if is_result and topic not in self._watched:
+                self._watched.add(topic)
                 self._node.create_subscription(class_named(kind), topic, count, 10)
 
 
