@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import rclpy
+from rcl_interfaces.srv import GetParameters
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.signals import SignalHandlerOptions
 
@@ -15,6 +16,8 @@ from edgetpu_driver.node_kit.executor.held_interrupts import held_interrupts
 
 START_SECONDS = 60.0
 """Time limit of the nodes for their first results, in real time, s."""
+RESEND_SECONDS = 0.25
+"""Time after which a node is asked again whether it answers, s. Uncritical."""
 TICK = 0.05
 """Longest single wait in rclpy, s: Python's signal handlers run only between two waits."""
 
@@ -57,6 +60,7 @@ class SuiteConnection:
         """
         if service not in self._clients:
             self._clients[service] = self.node.create_client(service_type, service)
+            self._meet(service.rpartition("/")[0])
         client = self._clients[service]
         if not self.spin(START_SECONDS, client.service_is_ready):
             raise DriveError(f"no node offers {service}")
@@ -64,6 +68,21 @@ class SuiteConnection:
         if not self.spin(START_SECONDS, future.done):
             raise DriveError(f"no answer from {service}")
         return future.result()
+
+    def _meet(self, node: str) -> None:
+        """Wait until a node has discovered the clients made here; raises DriveError if it does not answer.
+
+        It loses its answers before that (ros2/rmw_fastrtps issue 842), also those to the requests made here.
+        """
+        client = self.node.create_client(GetParameters, f"{node}/get_parameters")
+        asked: list[Any] = []
+        end = time.monotonic() + START_SECONDS
+        while not self.spin(RESEND_SECONDS, lambda: any(each.done() for each in asked)):
+            if time.monotonic() > end:
+                raise DriveError(f"no answer from {node}")
+            if client.service_is_ready():
+                asked.append(client.call_async(GetParameters.Request()))
+        self.node.destroy_client(client)
 
     def spin(self, seconds: float, done: Callable[[], bool] = lambda: False) -> bool:
         """Run callbacks until `done` returns True, at most for `seconds`; return whether it did."""

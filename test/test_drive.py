@@ -392,7 +392,7 @@ def drive(scenario: str, output: Path, *options: str) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=240,  # less than pytest's limit for a test
     )
     assert done.returncode in (0, 1), done.stderr
     return done.stdout
