@@ -35,7 +35,7 @@ from edgetpu_msgs.msg import DeviceStatus
 DEBUG_TOPIC = "debug_image"  # below the name of a node
 RELIABLE = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 TICK = 0.05  # s between two checks of the processes while no message arrives
-SETTLE = 0.2  # s in which the first camera_info arrives before its image is published
+SETTLE = 10.0  # most s that the first camera_info may take to every node before its image is published
 MOST_LOST = 3  # images in a row without a result before the replay gives up
 # In the diagnostics of a perception node: messages when only images are missing, and counters of images
 # without a result.
@@ -238,7 +238,10 @@ class Replay:
         self._infos.publish(info)
         if not self._calibrated:
             self._calibrated = True
-            self._spin_until(time.monotonic() + SETTLE)
+            nodes = self._nodes.values()
+            for node in nodes:
+                node.answer = None  # a node that answers a request after a message has received the message
+            self._spin_until(time.monotonic() + SETTLE, lambda: all(node.has_matched() for node in nodes))
 
     def _settled(self) -> bool:
         return all(

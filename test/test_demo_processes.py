@@ -243,6 +243,16 @@ class Clock:
         self.now += seconds
 
 
+STUBBORN = f"""#!{sys.executable}
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+"""An executable that ignores the interrupt. It has no children, which would end some time after it."""
+
+
 def test_a_process_that_does_not_stop_is_killed_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,7 +260,7 @@ def test_a_process_that_does_not_stop_is_killed_in_time(
     monkeypatch.setattr("demo.processes.time", clock)
     stubborn = tmp_path / "lib" / "package" / "stubborn"
     stubborn.parent.mkdir(parents=True)
-    stubborn.write_text("#!/bin/sh\ntrap '' INT\necho ready\nwhile true; do sleep 0.1; done\n")
+    stubborn.write_text(STUBBORN)
     stubborn.chmod(0o755)
     monkeypatch.setenv("AMENT_PREFIX_PATH", str(tmp_path))
     with Graph([Process("stubborn", "package", "stubborn")], tmp_path / "log") as graph:
@@ -261,12 +271,13 @@ def test_a_process_that_does_not_stop_is_killed_in_time(
 
 
 WAITING_NODE = f"""#!{sys.executable}
-import signal
+import time
 from edgetpu_driver.node_kit.process.process_end import stop_with_starter
 stop_with_starter()
-print("ready", flush=True)
 try:
-    signal.pause()
+    print("ready", flush=True)
+    while True:
+        time.sleep(0.01)  # a pause would miss a signal that comes right before it
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
