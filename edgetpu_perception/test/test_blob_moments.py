@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from edgetpu_perception.spot_tracker.blob import moments
+from testdata.kept_memory import FRAMES, kept_below
 
 
 def test_moments_are_those_of_opencv() -> None:
@@ -29,11 +30,11 @@ def test_moments_are_those_of_opencv() -> None:
 
 
 def test_blobs_of_every_size_keep_no_memory_for_each() -> None:
-    tracemalloc.start()
+    tracemalloc.start(FRAMES)
     try:
         for size in range(1, 257):
             moments(np.ones((1, size, size)))
-        kept, _ = tracemalloc.get_traced_memory()
+        kept = kept_below(__file__)
     finally:
         tracemalloc.stop()
     assert kept < 30_000  # 511 rows of 24 bytes; a table for each size has 790 kB

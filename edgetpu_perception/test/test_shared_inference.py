@@ -19,7 +19,7 @@ from edgetpu_driver.backends.virtual import pack_for_virtual_stick
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.requests.request_terms import RequestTerms
-from edgetpu_driver.host.shared_inference import shared_inference
+from edgetpu_driver.host.shared_inference import image_groups, shared_inference
 from edgetpu_driver.toolchain.graph_family import joint_name
 from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_perception.graphs import families
@@ -30,6 +30,12 @@ SOON = 40
 """Images in which groups learn of any change."""
 
 Outputs = Mapping[str, NDArray[Any]]
+
+
+@pytest.fixture(autouse=True)
+def remembered_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image is remembered until KEPT others have come, though the next client may ask late."""
+    monkeypatch.setattr(image_groups, "WINDOW", PATIENCE)
 
 
 @pytest.fixture(params=["cpu", "virtual"])
@@ -269,7 +275,7 @@ def test_eyes_of_another_size_or_colour_ask_apart(host: ModelHost) -> None:
         ask(host, "looming_96x96", camera.image(96))
         ask(host, "spot_color_7ec1c1_64x64", camera.image(channels=3))
 
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while inferences(host, ask_six) != 3:
         assert time.monotonic() < end
     large = camera.image(96)

@@ -13,6 +13,7 @@ from edgetpu_perception.optical_flow.followed_part import PartFinder
 from edgetpu_perception.optical_flow.motion_field import MotionField, remove
 from edgetpu_perception.optical_flow.normal_equations import NormalEquations
 from edgetpu_perception.optical_flow.smooth_motion import smooth_motion
+from testdata.kept_memory import FRAMES, kept_below
 
 # dx by 1, x, y, x^2, xy; dy by 1, x, y, xy, y^2; positions in cells.
 ROLL_AND_GROWTH = np.array([[0.3, 0.01, -0.02, 0.0, 0.0], [0.0, 0.02, 0.01, 0.0, 0.0]])
@@ -127,12 +128,12 @@ def test_frames_without_texture_have_no_motion() -> None:
 
 def test_overlaps_of_every_size_keep_no_memory_for_each() -> None:
     rng = np.random.default_rng(0)
-    tracemalloc.start()
+    tracemalloc.start(FRAMES)
     try:
         for rows in range(14, 33):
             for columns in range(14, 33):
                 smooth_motion(NormalEquations(rng.standard_normal((4, 1, rows, columns), np.float32)), 1.0)
-        kept, _ = tracemalloc.get_traced_memory()
+        kept = kept_below(__file__)
     finally:
         tracemalloc.stop()
     assert kept < 300_000  # the places of all 361 have 1.4 MB
