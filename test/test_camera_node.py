@@ -43,10 +43,12 @@ def set_parameter(graph: Any, name: str, value: Any) -> tuple[bool, str]:
 def test_pictures_and_their_calibration_have_one_stamp(start_camera: Any, graph: Any) -> None:
     images, infos = graph.collect(Image, "/image"), graph.collect(CameraInfo, "/camera_info")
     start_camera("width:=320", "height:=240", "frame_rate:=50.0")
-    graph.spin_until(lambda: len(images) > 3 and len(infos) > 3)
-    stamps = {(info.header.stamp.sec, info.header.stamp.nanosec): info for info in infos}
-    image = next(each for each in images if (each.header.stamp.sec, each.header.stamp.nanosec) in stamps)
-    info = stamps[image.header.stamp.sec, image.header.stamp.nanosec]
+
+    def pairs() -> list[tuple[Image, CameraInfo]]:
+        return [(image, info) for image in images for info in infos if image.header == info.header]
+
+    graph.spin_until(lambda: bool(pairs()))
+    image, info = pairs()[0]
     assert (image.width, image.height, image.encoding) == (320, 240, "rgb8")
     assert (info.width, info.height, info.header.frame_id) == (320, 240, "camera_optical_frame")
     assert info.k[0] == pytest.approx(160 / math.tan(1.047 / 2))

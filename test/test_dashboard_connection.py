@@ -51,13 +51,13 @@ def browser(dashboard: Dashboard, chromium: Any) -> Iterator[Any]:
 def test_a_page_that_was_cut_off_for_seconds_is_as_it_was_left(browser: Any) -> None:
     press(browser, "[data-id=tab_models]")
     fill(browser, "weights_model", "typed before")
-    connected = "return window.socket && window.socket.connected"
+    connected = "return window.wasCut && window.socket.connected"
     # Socket.IO connects again by itself, as after a gap of the network.
     browser.execute_script(
+        "window.socket.once('disconnect', () => { window.wasCut = true; });"
         f"const io = window.socket.io; io.randomizationFactor(0); io.reconnectionDelay({GAP});"
         f"io.reconnectionDelayMax({GAP}); io.engine.close()"
     )
-    wait(browser, lambda: not browser.execute_script(connected))
     wait(browser, lambda: browser.execute_script(connected))
     field = "return document.querySelector('input[data-id=weights_model]')?.value"
     assert browser.execute_script(field) == "typed before"
@@ -78,7 +78,7 @@ def test_the_panels_stay_below_the_header_while_the_page_scrolls(browser: Any) -
 @pytest.mark.parametrize("kind", ["positive", "negative"])
 def test_notices_can_be_read(browser: Any, kind: str) -> None:
     press(browser, "#node_overview")
-    browser.execute_script(f"Quasar.Notify.create({{ type: '{kind}', message: 'text' }})")
+    browser.execute_script(f"Quasar.Notify.create({{ type: '{kind}', message: 'text', timeout: 0 }})")
     (notice,) = wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, ".q-notification"))
     ground, text = (luminance(notice.value_of_css_property(each)) for each in ("background-color", "color"))
     assert (text + 0.05) / (ground + 0.05) >= CONTRAST

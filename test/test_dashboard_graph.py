@@ -18,7 +18,9 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
+import rclpy
 from geometry_msgs.msg import Twist
+from rcl_interfaces.srv import DescribeParameters, GetParameters, ListParameters, SetParameters
 from rclpy.executors import SingleThreadedExecutor
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
@@ -35,8 +37,15 @@ from edgetpu_driver.cli.main import main as edgetpu
 from edgetpu_driver.errors import InputError, UnavailableError
 from edgetpu_driver.node_kit.middleware.enclaves import sibling_enclave
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
+from edgetpu_msgs.srv import ListModels, LoadModel, SetColor, SetWeights, UnloadModel
 
 GUARD = "contact_guard: measurements"
+PARAMETER_SERVICES = {
+    "list_parameters": ListParameters,
+    "describe_parameters": DescribeParameters,
+    "get_parameters": GetParameters,
+    "set_parameters": SetParameters,
+}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +66,19 @@ def view(nodes: None, graph: Any) -> GraphView:  # noqa: ARG001
 
 @pytest.fixture(scope="module")
 def calls(view: GraphView, graph: Any) -> GraphCalls:
-    return GraphCalls(graph.node, view.full_name)
+    made = GraphCalls(graph.node, view.full_name)
+    meet(graph, made, "camera")
+    meet(graph, made, "spot_tracker", set_color=SetColor)
+    driver = {"load_model": LoadModel, "list_models": ListModels, "set_weights": SetWeights}
+    meet(graph, made, DRIVER, unload_model=UnloadModel, **driver)
+    return made
+
+
+def meet(graph: Any, calls: GraphCalls, node: str, **services: Any) -> None:
+    """Let a node know the clients of its services: answers before that are lost (rmw_fastrtps issue 842)."""
+    for service, kind in {**PARAMETER_SERVICES, **services}.items():
+        calls._client(kind, f"{calls._full_name(node)}/{service}")
+    graph.meet(calls._full_name(node))
 
 
 def result_of(graph: Any, work: Coroutine[Any, Any, Any]) -> Any:
@@ -112,8 +133,12 @@ def test_results_become_numbers_and_curves(graph: Any, view: GraphView) -> None:
     assert curves is not None
     graph.spin_until(lambda: curves.count > 20 and curves.last["valid"])
     assert curves.last.keys() >= {"confidence", "x", "x_sigma", "bearing_y_sigma"}
-    assert 1.0 < curves.pace(time.monotonic()).rate < 60.0
-    assert 0.0 < curves.pace(time.monotonic()).latency < 2.0
+
+    def keeps_pace() -> bool:  # it does not for some seconds after a process has stood still
+        pace = curves.pace(time.monotonic())
+        return 1.0 < pace.rate < 60.0 and 0.0 < pace.latency < 2.0
+
+    graph.spin_until(keeps_pace)
     assert any(each.value is not None for each in curves.by_field["x"].points(time.monotonic()))
 
 
@@ -186,7 +211,7 @@ def test_a_list_of_another_type_is_set_where_the_node_takes_it(
 ) -> None:
     pytest.importorskip("vision_msgs", reason="needs vision_msgs")
     embedder = start_node("edgetpu_vision", "embedder")
-    graph.meet("/embedder")
+    meet(graph, calls, "embedder")
     for text, kept in (("[-1, 1.5]", [-1.0, 1.5]), ("[]", [""])):
         shown = parameter(graph, calls, "embedder", "input_range")
         wanted = calls.set_parameter("embedder", "input_range", text, shown.value, any_type=shown.any_type)
@@ -218,13 +243,14 @@ def test_of_too_many_diagnostics_the_oldest_are_forgotten() -> None:
 
 def test_a_request_without_an_answer_is_given_up(graph: Any, calls: GraphCalls) -> None:
     name = f"{calls._full_name('mute')}/reset"
-    service = graph.node.create_service(Trigger, name, lambda *_: time.sleep(0.3) or Trigger.Response())
+    mute = rclpy.create_node("mute")  # which no executor spins
+    mute.create_service(Trigger, name, print)
     try:
         with pytest.raises(UnavailableError, match=f"{name} did not answer within 0.1 s"):
             result_of(graph, calls.ask(Trigger, "mute", "reset", 0.1))
         assert calls._callers[name]._pending_requests == {}
     finally:
-        graph.node.destroy_service(service)
+        mute.destroy_node()
 
 
 def test_a_node_that_does_not_run_is_named(graph: Any, calls: GraphCalls) -> None:
@@ -269,6 +295,12 @@ def test_a_model_is_loaded_gets_weights_and_is_unloaded(graph: Any, calls: Graph
         result_of(graph, calls.unload_model("mine"))
 
 
+def topics_of(recorder: BagRecorder) -> int:
+    """Number of topics of which something has been recorded so far."""
+    assert recorder._recording is not None
+    return len(recorder._recording._connections)
+
+
 def recorded(recorder: BagRecorder) -> BagProgress:
     progress = recorder.progress()
     assert progress is not None
@@ -283,9 +315,9 @@ def test_a_bag_of_images_and_results_is_read_by_the_demo(graph: Any, view: Graph
     path = recorder.start(tmp_path)
     with pytest.raises(BagError, match="a bag is being recorded already"):
         recorder.start(tmp_path)
-    graph.spin_until(lambda: recorded(recorder).messages >= 60)
+    graph.spin_until(lambda: recorded(recorder).messages >= 60 and topics_of(recorder) == 3)
     recorder.close()
-    assert recorded(recorder).ended
+    graph.spin_until(lambda: recorded(recorder).ended)
     with Reader(path) as reader:
         counts = {each.topic: each.msgcount for each in reader.connections}
         assert counts.keys() == {"/image", "/camera_info", "/spot_tracker/servo_error"}

@@ -328,7 +328,7 @@ def test_a_node_is_started_and_stopped(browser: Any) -> None:
     press(browser, "[data-id=start]")
     wait(browser, lambda: text(browser, "#state") == "running")
     wait(browser, lambda: "reset heading" in text(browser, ".side"))
-    assert offered(browser) == ["stop"]
+    wait(browser, lambda: offered(browser) == ["stop"])
     press(browser, "[data-id=stop]")
     wait(browser, lambda: text(browser, "#state") == "stopped")
     wait(browser, lambda: "visual_compass is not running" in text(browser, ".side"))

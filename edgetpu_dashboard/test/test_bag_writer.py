@@ -19,6 +19,7 @@ from rosbags.rosbag2 import Reader
 from edgetpu_dashboard.live import bag_writer
 from edgetpu_dashboard.live.bag_writer import BagError, BagRecording
 from edgetpu_dashboard.nodes import bag_recorder
+from testdata.timeouts import PATIENCE
 
 KIND = "std_msgs/msg/Empty"
 NO_FIELDS = "", "RIHS01_" + 64 * "0"
@@ -26,21 +27,27 @@ EMPTY = b"\0\1\0\0\0"
 """A message of that type."""
 
 
+@pytest.fixture(autouse=True)
+def spacious_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bags may be written however little space the disk of the tests has left."""
+    monkeypatch.setattr(bag_writer, "LEAST_FREE", 0)
+
+
 def test_messages_that_wait_too_long_at_the_end_are_lost_and_the_bag_is_complete(tmp_path: Path) -> None:
     writing, released = threading.Event(), threading.Event()
 
     def definition(_kind: str) -> tuple[str, str]:
         writing.set()
-        assert released.wait(20.0)
+        assert released.wait(PATIENCE)
         return NO_FIELDS
 
     bag = BagRecording(tmp_path / "bag", definition, 1000)
     for time in range(3):
         bag.put("/a", KIND, time, EMPTY)
-    assert writing.wait(20.0)
+    assert writing.wait(PATIENCE)
     bag.end(0.0)
     released.set()
-    bag.join(20.0)
+    bag.join(PATIENCE)
     progress = bag.progress()
     assert (progress.messages, progress.lost, progress.ended, progress.problem) == (1, 2, True, "")
     with Reader(tmp_path / "bag") as reader:
@@ -58,7 +65,7 @@ def test_a_topic_without_a_definition_is_left_out(tmp_path: Path) -> None:
     bag.put("/a", KIND, 1, EMPTY)
     bag.put("/own", "own/msg/Own", 2, EMPTY)
     bag.end()
-    bag.join(20.0)
+    bag.join(PATIENCE)
     progress = bag.progress()
     assert (progress.messages, progress.complete, progress.problem) == (1, True, "")
     assert progress.left_out == ("/own: there is no definition of own/msg/Own",)
@@ -73,7 +80,7 @@ def test_a_bag_that_the_disk_does_not_take_is_not_complete(tmp_path: Path) -> No
     try:
         bag.put("/a", KIND, 0, b"\0\1\0\0" + np.random.default_rng(0).bytes(100_000))
         bag.end()
-        bag.join(20.0)
+        bag.join(PATIENCE)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     progress = bag.progress()
@@ -98,7 +105,7 @@ def test_a_bag_ends_while_the_disk_has_space_left(tmp_path: Path, monkeypatch: p
     bag = BagRecording(tmp_path / "bag", definition, 10**6)
     bag.put("/a", KIND, 0, EMPTY)
     bag.end()
-    bag.join(20.0)
+    bag.join(PATIENCE)
     bag.put("/a", KIND, 1, EMPTY)
     progress = bag.progress()
     assert (progress.messages, progress.complete) == (1, True)
@@ -142,7 +149,7 @@ def test_a_bag_that_is_full_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not recorder.records
     assert node.callbacks == []
     assert recorder._recording is not None
-    recorder._recording.join(20.0)
+    recorder._recording.join(PATIENCE)
     progress = recorder._recording.progress()
     assert (progress.messages, progress.complete) == (1, True)
     assert progress.problem == "the bag has reached 0 MB"

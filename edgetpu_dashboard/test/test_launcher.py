@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from edgetpu_dashboard.live.launcher import STOP_SECONDS, Launcher, LaunchError
+from testdata.timeouts import PATIENCE
 
 PROGRAM = """#!/usr/bin/env python3
 import json, signal, sys, pathlib
@@ -43,7 +44,7 @@ def test_a_node_gets_the_arguments_of_the_graph_and_its_parameters(
 ) -> None:
     told = install(tmp_path, monkeypatch, handler="sys.exit()")
     launcher.start("wheel", "robot", "wheel", {"model": "'a.tflite'"})
-    launcher._processes["wheel"].wait(10.0)
+    launcher._processes["wheel"].wait(PATIENCE)
     arguments = ["--ros-args", "-r", "image:=/front", "-p", "wheel:model:='a.tflite'"]
     assert json.loads(told.read_text()) == arguments
     assert not launcher.started("wheel")
@@ -55,7 +56,7 @@ def test_a_node_that_ends_with_an_error_is_reported(
     install(tmp_path, monkeypatch, handler="sys.exit(3)")
     launcher.check("wheel")
     launcher.start("wheel", "robot", "wheel")
-    launcher._processes["wheel"].wait(10.0)
+    launcher._processes["wheel"].wait(PATIENCE)
     with pytest.raises(LaunchError, match="wheel has ended with status 3: the log of the dashboard says why"):
         launcher.check("wheel")
 
@@ -65,7 +66,7 @@ def test_a_node_that_was_stopped_has_not_ended_by_itself(
 ) -> None:
     told = install(tmp_path, monkeypatch, handler="signal.signal(signal.SIGINT, lambda *_: sys.exit(3))")
     launcher.start("wheel", "robot", "wheel")
-    end = time.monotonic() + 20.0
+    end = time.monotonic() + PATIENCE
     while not told.exists():
         assert time.monotonic() < end
     launcher.check("wheel")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import threading
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +14,15 @@ from edgetpu_dashboard.live.diagnostic_readings import Reading
 from edgetpu_dashboard.live.result_curves import ResultCurves
 from edgetpu_dashboard.live.signals import Signal
 from edgetpu_dashboard.live.snapshot import SentPoints, rate_of_results, snapshot
+
+NOW = 1000.0
+"""Time of the snapshots, s."""
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands still: on a busy machine the results of a test would be seconds old, or spread over time."""
+    monkeypatch.setattr("edgetpu_dashboard.live.snapshot.time", SimpleNamespace(monotonic=lambda: NOW))
 
 
 def view(values: dict[str, str], curves: ResultCurves | None = None, fields: tuple[Any, ...] = ()) -> Any:
@@ -37,14 +45,14 @@ def view(values: dict[str, str], curves: ResultCurves | None = None, fields: tup
 def curves_of(**row: float) -> ResultCurves:
     """Curves of one row, received now."""
     curves = ResultCurves()
-    curves.add(time.monotonic(), row, 0.0)
+    curves.add(NOW, row, 0.0)
     return curves
 
 
 def read(key: str, text: str) -> Reading:
     """A value of a diagnostic, received now."""
     reading = Reading(key)
-    reading.add(time.monotonic(), text)
+    reading.add(NOW, text)
     return reading
 
 
@@ -114,7 +122,7 @@ def test_points_are_sent_once() -> None:
 
     assert message() == (True, [[1.0, 0.0]])
     assert message() == (False, [])
-    curves.add(time.monotonic() + 1.0, {"x": 2.0}, 0.0)
+    curves.add(NOW + 1.0, {"x": 2.0}, 0.0)
     assert message() == (False, [[2.0, 0.0]])
     found.nodes["spot"].curves = curves_of(x=3.0)
     assert message() == (True, [[3.0, 0.0]])
@@ -131,7 +139,7 @@ def test_a_node_without_results_has_the_rate_of_what_it_publishes() -> None:
     found = view({})
     curves = ResultCurves()
     for step in range(3):
-        curves.add(time.monotonic() + 0.1 * step, {}, float("nan"))
+        curves.add(NOW + 0.1 * step, {}, float("nan"))
     found.nodes["spot"].signals = (Signal("spot/cmd_vel", True, curves),)
     summary = snapshot(found, "none")["nodes"]["spot"]
     assert (summary["rate"], summary["latency"]) == (10.0, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import signal
 import socket
@@ -14,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -37,6 +39,9 @@ from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 SIZES = {"wide": (1500, 950), "phone": (390, 844)}
 """Widths and heights of the page, px."""
+_PORTS = range(20_000, 30_000)
+"""TCP ports for dashboards: below those that the system hands out to programs that do not choose."""
+_reserved: list[IO[str]] = []
 _POLL = 0.1
 """Time between two checks of the page, s."""
 _REACTION = 0.3
@@ -50,10 +55,23 @@ at_every_size = pytest.mark.parametrize("browser", SIZES.values(), ids=SIZES, in
 
 
 def free_port() -> int:
-    """An unused TCP port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """An unused TCP port, which no other process gets from here until this one ends.
+
+    A port that the system hands out might be handed out again before the server that is started binds to it.
+    """
+    for number in range(len(_PORTS)):
+        port = _PORTS[(os.getpid() + number) % len(_PORTS)]
+        lock = open(Path(tempfile.gettempdir()) / f"edgetpu_port_{port}", "w")  # noqa: SIM115 - reserved
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            lock.close()
+        else:
+            _reserved.append(lock)
+            return port
+    pytest.fail(f"all TCP ports from {_PORTS.start} to {_PORTS.stop} are in use")
 
 
 class Dashboard:
@@ -167,8 +185,9 @@ def text(browser: Any, selector: str) -> str:
 
 def press(browser: Any, selector: str) -> None:
     """Click an element, which may appear later and anywhere."""
-    wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, selector))
-    browser.execute_script(f"document.querySelector(`{selector}`).click()")
+    # At once, since the page may be redrawn at any time.
+    click = f"const found = document.querySelector(`{selector}`); found?.click(); return found !== null"
+    wait(browser, lambda: browser.execute_script(click))
 
 
 def show(browser: Any, node: str) -> None:
