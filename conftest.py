@@ -20,6 +20,8 @@ import edgetpu_driver  # noqa: F401
 import edgetpu_matrix  # noqa: F401
 import edgetpu_perception  # noqa: F401
 import edgetpu_vision  # noqa: F401
+from edgetpu_driver.files import detached_reading
+from testdata.timeouts import PATIENCE
 
 pytest_plugins = ["testdata.pytest_plugin"]
 
@@ -36,6 +38,14 @@ def ros_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROS_HOME", str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient_readings() -> Iterator[None]:
+    """Files are lost if they do not answer for PATIENCE: a busy machine may hold up the thread that reads."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(detached_reading, "LONGEST", PATIENCE)
+        yield
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -29,6 +29,9 @@ child = subprocess.Popen(["sleep", "60"])
 time.sleep(60)
 """
 
+READ = 'print(" " * 1_000_000, flush=True)'
+"""Lasts until somebody reads what the compiler prints, more than a pipe takes."""
+
 PATIENCE = 30.0
 """Seconds that a process may take on a busy machine, far below the 60 s for which HANGING ones sleep."""
 
@@ -179,7 +182,7 @@ def test_an_interruption_stops_the_compiler_too(
 ) -> None:
     if signal.getsignal(number) is signal.SIG_IGN:
         pytest.skip("the signal is ignored here, as SIGHUP is under nohup")
-    child = make_compiler(mishap=HANGING).parent / "child"
+    child = make_compiler(mishap=READ + HANGING).parent / "child"
     command = [
         sys.executable,
         "-m",

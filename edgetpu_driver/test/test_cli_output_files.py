@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 from collections.abc import Iterator
@@ -23,21 +24,22 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def full_disk() -> Iterator[None]:
-    """No file may have more than 100 bytes."""
+    """No file may have more than 100 bytes meanwhile, not even that of pytest's output."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.usefixtures("full_disk")
 @pytest.mark.parametrize("name", ["y.npy", "y.npz", "y.raw"])
 def test_outputs_that_cannot_be_written_leave_the_earlier_file(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(b"earlier")
-    with pytest.raises(InputError, match=f"cannot write {path}: File too large"):
+    with pytest.raises(InputError, match=f"cannot write {path}: File too large"), full_disk():
         write_outputs(path, {"y": np.zeros(4096)})
     assert path.read_bytes() == b"earlier"
     assert list(tmp_path.iterdir()) == [path]

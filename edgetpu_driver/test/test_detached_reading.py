@@ -39,7 +39,7 @@ VECTOR = ProductRequest(np.ones(SIZE))
 class TestReading:
     def test_what_is_read_in_time_is_given_and_read_again_for_the_next_caller(self) -> None:
         numbers = iter(range(2))
-        reading = DetachedReading(lambda: next(numbers), THEY)
+        reading = DetachedReading(lambda: next(numbers), THEY, PATIENCE)
         assert [reading.result(), reading.result()] == [0, 1]
 
     def test_what_it_raises_is_raised_and_not_kept(self) -> None:
@@ -51,7 +51,7 @@ class TestReading:
                 raise outcome
             return outcome
 
-        reading = DetachedReading(read, THEY)
+        reading = DetachedReading(read, THEY, PATIENCE)
         with pytest.raises(ModelFormatError, match="damaged"):
             reading.result()
         assert reading.result() == 5
@@ -68,7 +68,7 @@ class TestReading:
         def read() -> int:
             raise damaged()
 
-        collects, reading = gc.isenabled(), DetachedReading(read, THEY)
+        collects, reading = gc.isenabled(), DetachedReading(read, THEY, PATIENCE)
         gc.disable()
         try:
             with suppress(ModelFormatError):
@@ -97,11 +97,12 @@ class TestReading:
             with pytest.raises(BusyError) as busy:
                 reading.result()
         assert str(busy.value) == "the files next to x do not answer; try again in 1 s"
-        assert (busy.value.retry_after, begun.qsize()) == (1.0, 1)
+        assert busy.value.retry_after == 1.0
+        begun.get(timeout=PATIENCE)  # the thread may start late
         answers.set()
         monkeypatch.setattr(detached_reading, "LONGEST", PATIENCE)
         reading._give_up += PATIENCE
-        assert (reading.result(), begun.qsize()) == (5, 1)
+        assert (reading.result(), begun.qsize()) == (5, 0)
 
     def test_without_another_thread_the_caller_reads(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse(_thread: threading.Thread) -> None:

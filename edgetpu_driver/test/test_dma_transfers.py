@@ -128,9 +128,9 @@ def test_an_output_in_several_transfers_is_assembled() -> None:
 
 def test_the_time_to_prepare_transfers_is_not_that_of_all_pairs() -> None:
     parts = 30_000 * (replace(SEND_A, size=1),)  # all pairs take minutes
-    started = time.process_time()
+    started = time.thread_time()
     PreparedExecutable(executable(InstructionHint(0), *parts, SEND_A, RECEIVE_Y, InterruptHint(0)))
-    assert time.process_time() - started < 10.0
+    assert time.thread_time() - started < 10.0
 
 
 def test_streamed_parameters_are_sent_every_time() -> None:

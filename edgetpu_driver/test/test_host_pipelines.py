@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -19,6 +20,7 @@ from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.requests import request_queue
 from edgetpu_driver.host.requests.request_terms import Priority, RequestTerms
+from edgetpu_driver.host.sticks import stick_slot
 from edgetpu_driver.host.sticks.model_spreading import Spreading, resident_together, stages
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.subgraph_extraction import extract
@@ -243,8 +245,10 @@ class TestRealGraphs:
 class TestUploads:
     @pytest.fixture
     def patient(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Requests are passed over for as long as the test takes."""
-        monkeypatch.setattr(request_queue, "STAY", dict.fromkeys(Priority, 60.0))
+        """Requests are passed over, and left to a busy stick, for as long as the test takes."""
+        monkeypatch.setattr(request_queue, "STAY", dict.fromkeys(Priority, PATIENCE))
+        monkeypatch.setattr(request_queue, "LONGEST_NEGLECT", PATIENCE)
+        monkeypatch.setattr(stick_slot, "STUCK_SECONDS", PATIENCE)
 
     def two_models(self, folder: Path) -> ModelHost:
         for name in ("one", "two"):
@@ -257,22 +261,27 @@ class TestUploads:
             host.load(name)
         return host
 
-    def mixed(self, host: ModelHost, terms: Callable[[int], RequestTerms]) -> list[str]:
-        """The order in which twenty requests for two models in turns, which wait together, are answered."""
+    @contextmanager
+    def waiting(self, host: ModelHost) -> Iterator[None]:
+        """Requests that are submitted inside wait together for its end."""
         gate, begun = threading.Event(), threading.Event()
-        order: SimpleQueue[str] = SimpleQueue()
-        worker = host._pool.workers[0]
 
         def hold() -> None:
             begun.set()
             assert gate.wait(PATIENCE)
 
-        worker.post(hold)
+        host._pool.workers[0].post(hold)
         assert begun.wait(PATIENCE)
-        for number in range(20):
-            name = ("one", "two")[number % 2]
-            host.submit_invoke(name, vectors(1)[0], lambda _, name=name: order.put(name), terms(number))
+        yield
         gate.set()
+
+    def mixed(self, host: ModelHost, terms: Callable[[int], RequestTerms]) -> list[str]:
+        """The order in which twenty requests for two models in turns, which wait together, are answered."""
+        order: SimpleQueue[str] = SimpleQueue()
+        with self.waiting(host):
+            for number in range(20):
+                name = ("one", "two")[number % 2]
+                host.submit_invoke(name, vectors(1)[0], lambda _, name=name: order.put(name), terms(number))
         return [order.get(timeout=PATIENCE) for _ in range(20)]
 
     @pytest.mark.usefixtures("patient")
@@ -284,6 +293,7 @@ class TestUploads:
         assert host.status().uploads == {"one": 1, "two": 1}
         host.close()
 
+    @pytest.mark.usefixtures("patient")
     def test_models_in_turns_settle_on_sticks_of_their_own(self, tmp_path: Path) -> None:
         for name in ("one", "two"):
             (tmp_path / f"{name}.tflite").write_bytes(chain(1))
@@ -317,9 +327,13 @@ class TestUploads:
         names = write_segments(tmp_path, 3)
         _, host = make_host(tmp_path, 1)
         loaded = host.load(names)
-        inputs = vectors(IN_FLIGHT)
-        check(run_all(host, "chain", inputs), inputs, chain(3))
-        assert loaded.uploads <= IN_FLIGHT
+        inputs, answers = vectors(IN_FLIGHT), SimpleQueue[tuple[int, Any]]()
+        with self.waiting(host):
+            for number, each in enumerate(inputs):
+                host.submit_invoke("chain", each, lambda answer, n=number: answers.put((n, answer)))
+        got = dict(answers.get(timeout=PATIENCE) for _ in inputs)
+        check([got[number] for number in range(IN_FLIGHT)], inputs, chain(3))
+        assert loaded.uploads == 3
         host.close()
 
     def test_uploads_to_a_stick_that_was_lost_still_count(self, tmp_path: Path) -> None:

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-litert")
 
-from edgetpu_driver.backends.cpu_parts import CpuStepEngine
+from edgetpu_driver.backends.cpu_parts import CpuPartsBackend, CpuStepEngine
 from edgetpu_driver.backends.factory import make_backend
 from edgetpu_driver.engines import litert_process
 from edgetpu_driver.engines.cpu_engine import CpuEngine
+from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.errors import (
     DeviceLostError,
     GraphProcessError,
@@ -29,6 +30,7 @@ from edgetpu_driver.errors import (
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.sticks.stick_worker import StickWorker
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from testdata.devices.hosted_whole_models import IMAGE, SEGMENTS, by_litert, check_same
@@ -57,7 +59,8 @@ def test_a_model_for_which_the_system_has_no_process_or_memory_can_be_loaded_lat
     def refuse(_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    host = ModelHost(make_backend(backend), [whole_models])
+    patient = ProcessLimits(load_seconds=PATIENCE, run_seconds=PATIENCE)
+    host = ModelHost(make_backend(backend, limits=patient), [whole_models], process_limits=patient)
     host.connect()
     with monkeypatch.context() as short:
         short.setattr(litert_process, wanting, refuse)
@@ -188,15 +191,23 @@ class TestFaults:
         check_same(whole_model_host.invoke("parts", IMAGE).outputs, by_litert(source_graph(2), IMAGE))
 
     def test_a_host_that_was_closed_answers_what_waits_and_runs_again(
-        self, whole_model_host: ModelHost, held: threading.Event
+        self, whole_model_host: ModelHost, held: threading.Event, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        begin_stop = StickWorker.begin_stop
+
+        def releasing(worker: StickWorker) -> Any:
+            wait = begin_stop(worker)
+            if isinstance(worker.backend, CpuPartsBackend):  # the last that is told to stop
+                held.set()
+            return wait
+
+        monkeypatch.setattr(StickWorker, "begin_stop", releasing)
         whole_model_host.load("parts_edgetpu")
         answers: SimpleQueue[Any] = SimpleQueue()
         for _ in range(3):
             whole_model_host.submit_invoke("parts", IMAGE, answers.put)
-        threading.Timer(0.05, held.set).start()
         whole_model_host.close()
         got = [answers.get(timeout=PATIENCE) for _ in range(3)]
-        assert any(isinstance(each, UnavailableError) for each in got)
+        assert [type(each) for each in got] == [UnavailableError] * 3
         whole_model_host.connect()
         check_same(whole_model_host.invoke("parts", IMAGE).outputs, by_litert(source_graph(2), IMAGE))

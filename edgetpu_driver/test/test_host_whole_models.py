@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
@@ -47,6 +48,12 @@ def parsing(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
     monkeypatch.setattr(VirtualStickBackend, "parse", slow_parse)
     return gate
+
+
+def await_turn(host: ModelHost) -> None:
+    """Wait until no request waits: the CPU, which may still be occupied with loading, runs the last one."""
+    while host.status().waiting:
+        time.sleep(0.001)
 
 
 @pytest.mark.usefixtures("graphs_in_this_process")
@@ -202,6 +209,7 @@ class TestTerms:
         whole_model_host.load("parts_edgetpu")
         first: SimpleQueue[Any] = SimpleQueue()
         whole_model_host.submit_invoke("parts", IMAGE, first.put)
+        await_turn(whole_model_host)
         with pytest.raises(ExpiredError, match=r"the deadline, 0\.01 s after its arrival"):
             whole_model_host.invoke("parts", IMAGE, RequestTerms(deadline=0.01))
         assert whole_model_host.status().expired == 1
@@ -215,7 +223,9 @@ class TestTerms:
         whole_model_host.connect()
         whole_model_host.load("parts_edgetpu")
         answers: SimpleQueue[Any] = SimpleQueue()
-        for _ in range(4):  # one runs, three wait
+        whole_model_host.submit_invoke("parts", IMAGE, answers.put)
+        await_turn(whole_model_host)
+        for _ in range(3):
             whole_model_host.submit_invoke("parts", IMAGE, answers.put)
         with pytest.raises(BusyError, match="3 requests wait"):
             whole_model_host.submit_invoke("parts", IMAGE, answers.put)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import gc
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.toolchain import dense_graph
 from edgetpu_driver.weights.weight_request import WeightRequest
+from testdata.devices.graph_processes import PATIENT, ends, hang
 
 pytest.importorskip("ai_edge_litert", reason="the CPU engine needs ai-edge-litert")
 
@@ -58,18 +58,6 @@ def pid_of(engine: CpuEngine) -> int:
     runner = engine._runner
     assert isinstance(runner, IsolatedGraph)
     return runner.pid
-
-
-def ends(pid: int, within: float = 10.0) -> bool:
-    """Whether a process ends in time."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([descriptor], [], [], within)[0])
-    finally:
-        os.close(descriptor)
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +91,9 @@ class TestAnIsolatedEngine:
         assert engine.run({"x": X})["y"].tolist() == DOUBLED
 
     def test_costs_one_request_when_it_does_not_answer_in_time(self) -> None:
-        engine = CpuEngine(doubling(), isolated=True, limits=ProcessLimits(run_seconds=0.2))
-        os.kill(pid_of(engine), signal.SIGSTOP)
+        engine = CpuEngine(doubling(), isolated=True, limits=PATIENT)
+        assert isinstance(engine._runner, IsolatedGraph)
+        hang(engine._runner)
         with pytest.raises(GraphProcessError) as caught:
             engine.run({"x": X})
         assert str(caught.value) == (
@@ -166,13 +155,13 @@ def test_an_output_may_have_a_shape_that_the_file_does_not_tell() -> None:
 @pytest.mark.parametrize("name", ["cpu", "virtual"])
 def test_on_a_backend_a_death_costs_one_request(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(litert_process_pool, "_owners", running := weakref.WeakSet[IsolatedGraph]())
-    backend = make_backend(name, limits=ProcessLimits(run_seconds=0.2))
+    backend = make_backend(name, limits=PATIENT)
     model = backend.parse(Path("doubling.tflite"), doubling())
     backend.open()
     engine = backend.attach(model)
     assert engine.run({"x": X})["y"].tolist() == DOUBLED
     (graph,) = running
-    os.kill(graph.pid, signal.SIGSTOP)
+    hang(graph)
     with pytest.raises(GraphProcessError, match=r"took longer than 0\.2 s"):
         engine.run({"x": X})
     assert engine.run({"x": X})["y"].tolist() == DOUBLED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,8 +22,6 @@ from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.hosted_model import ModelState
 from edgetpu_driver.host.requests.request_terms import RequestTerms
 from edgetpu_driver.host.sticks import stick_pool
-from edgetpu_driver.host.sticks.stick_worker import StickWorker
-from edgetpu_driver.host.whole_models.cpu_worker import CpuWorker
 from testdata.devices.fake_device import ONES, FakeBackend
 from testdata.timeouts import PATIENCE
 
@@ -119,9 +118,10 @@ class TestADeviceThatBlocks:
         def wait(_timeout: float | None) -> None:
             now[0] += spent
 
-        monkeypatch.setattr(stick_pool.time, "monotonic", lambda: now[0])
-        monkeypatch.setattr(StickWorker, "begin_stop", lambda _worker: wait)
-        monkeypatch.setattr(CpuWorker, "close", lambda _worker, timeout: given.append(timeout))
+        # Of this host alone, as hosts of earlier tests may be collected and closed meanwhile.
+        monkeypatch.setattr(stick_pool, "time", SimpleNamespace(monotonic=lambda: now[0]))
+        monkeypatch.setattr(host._pool.first, "begin_stop", lambda: wait)
+        monkeypatch.setattr(host._whole.cpu, "close", given.append)
         host.close(10.0)
         monkeypatch.undo()
         assert given == [left]

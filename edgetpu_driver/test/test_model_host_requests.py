@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,11 @@ class TestOrder:
         backend.release.set()
         return [answers.get(timeout=PATIENCE) for _ in range(6)]
 
-    def test_bulk_work_comes_last(self, host: ModelHost, backend: FakeBackend) -> None:
+    def test_bulk_work_comes_last(
+        self, host: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("edgetpu_driver.host.requests.waiting_requests.PATIENCE", inf)
+        monkeypatch.setattr("edgetpu_driver.host.requests.request_queue.LONGEST_NEGLECT", inf)
         assert self.order(host, backend)[-1] == "bulk"
 
     def test_bulk_work_that_has_waited_long_enough_takes_its_turn(
@@ -71,7 +76,7 @@ class TestOrder:
 
         def pieces(_replica: ModelReplica) -> Pieces[int]:
             begun.set()
-            assert asked.wait(5)
+            assert asked.wait(PATIENCE)
             for left in range(1000, 0, -1):
                 if not inferences.empty():
                     return left
@@ -79,10 +84,10 @@ class TestOrder:
             return 0
 
         host._scheduler.submit(Request.of(NORMAL_TERMS, model, Kind.MULTIPLY, pieces, remaining.put))
-        assert begun.wait(5)
+        assert begun.wait(PATIENCE)
         host.submit_invoke("plus", ONES, inferences.put)
         asked.set()
-        assert remaining.get(timeout=5) == 999
+        assert remaining.get(timeout=PATIENCE) == 999
 
 
 class TestAdmission:

@@ -13,9 +13,12 @@ NODE = """
 import os, signal, sys
 from edgetpu_driver.node_kit.process.process_end import stop_with_starter
 signal.signal(signal.SIGINT, lambda *_: (print("stopped", flush=True), os._exit(0)))
+woken, wake = os.pipe()
+os.set_blocking(wake, False)
+signal.set_wakeup_fd(wake)
 stop_with_starter()
 print("runs", flush=True)
-signal.pause()
+os.read(woken, 1)  # unlike signal.pause(), it also ends if the signal has just come
 """
 STARTER = f"""
 import os, signal, subprocess, sys

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from usb.core import USBError
 
 from edgetpu_driver import EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.errors import DeviceAccessError, DeviceBusyError, DeviceNotFoundError, FirmwareError
+from edgetpu_driver.virtual import usb_port
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from testdata.devices.virtual_backend import FIRMWARE
 
@@ -70,7 +72,8 @@ def test_a_fault_while_the_firmware_is_loaded_is_got_over(fault: Fault) -> None:
             assert tpu.info().firmware == "1.00"
 
 
-def test_a_slow_stick_is_awaited_after_the_firmware_load() -> None:
+def test_a_slow_stick_is_awaited_after_the_firmware_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usb_port, "time", SimpleNamespace(monotonic=lambda: 0.0))
     stick = VirtualEdgeTpu(boot_mode=True)
     stick.fail(Fault.SLOW_REENUMERATION, Transfer.RESET)
     with EdgeTpu.open(usb_backend=stick, firmware=FIRMWARE):

@@ -29,6 +29,7 @@ from types import FrameType
 from typing import IO
 
 from edgetpu_driver.node_kit.process.stop_signals import stop_signals
+from testdata.timeouts import PATIENCE
 
 _LARGEST_REQUEST = 1 << 17
 """Size of the buffer for a request, bytes: more than the arguments and environment of a node need."""
@@ -46,6 +47,9 @@ _ALSO = (
 _PERIOD = 0.2
 """Time between two diagnostics, and between two attempts to load a model, s: a fifth of the usual time, for
 tests that wait for the next one."""
+
+_STOP_SECONDS = 4.5
+"""Maximum duration of a stop, s, longer than usual for a busy machine. `NodeProcess.stop` allows 5 s."""
 
 
 class NodeForker:
@@ -128,11 +132,15 @@ def _import_nodes() -> None:
 
     for name, value in LIBRARY_LIMITS.items():  # read by the libraries that the nodes import
         os.environ.setdefault(name, value)
+    from edgetpu_driver.files import detached_reading
     from edgetpu_driver.node_kit import diagnostics
     from edgetpu_driver.node_kit.clients import matrix_client, model_client
     from edgetpu_driver.node_kit.node_table import all_nodes
+    from edgetpu_driver.node_kit.process import spin
 
     diagnostics.DIAGNOSTICS_PERIOD = _PERIOD
+    spin.STOP_DEADLINE = _STOP_SECONDS
+    detached_reading.LONGEST = PATIENCE  # a busy machine may hold up the thread that reads
     model_client.RETRY_PERIOD = matrix_client.RETRY_PERIOD = _PERIOD
     for entry in all_nodes().values():
         entry.load()
