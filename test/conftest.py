@@ -19,6 +19,7 @@ from testdata.demo_process import DemoProcess
 from testdata.running_nodes.node_forker import NodeForker
 from testdata.running_nodes.node_with_driver import NodeWithDriver
 from testdata.running_nodes.ros_graph import Graph, NodeProcess
+from testdata.timeouts import PATIENCE
 
 
 @pytest.fixture(scope="session")
@@ -137,7 +138,19 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def bench() -> Iterator[Any]:
+def patient_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default, requests of nodes in this process count as lost after PATIENCE only.
+
+    While this process stands still, so does the driver in it: both would be late, and requests would fail.
+    """
+    from edgetpu_driver.node_kit.clients.model_client import ModelClient
+
+    assert ModelClient.__init__.__kwdefaults__ is not None
+    monkeypatch.setitem(ModelClient.__init__.__kwdefaults__, "request_timeout", PATIENCE)
+
+
+@pytest.fixture
+def bench(ros_domain: int) -> Iterator[Any]:  # noqa: ARG001
     """A node in the executor that keeps its wait set; testdata.running_nodes.node_in_executor.Bench."""
     from testdata.running_nodes.node_in_executor import Bench
 

@@ -63,6 +63,7 @@ class Cart:
         self._graph = graph
         self._publisher = graph.node.create_publisher(Float32MultiArray, f"/{name}/observation", 10)
         self._commands = graph.collect(Float64MultiArray, f"/{name}/batch_mpc/command")
+        graph.meet(f"/{name}/batch_mpc")  # a plan that is not improved ends with its last command
 
     def commanded(self, condition: Callable[[float], bool], place: float) -> None:
         """Tell again and again that the cart rests at this place until a force meets the condition."""
@@ -233,6 +234,13 @@ def node(graph: Any) -> Iterator[Any]:
     node.destroy_node()
 
 
+@pytest.fixture
+def still_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time is up when the node's alarm says so, and never before a question is asked."""
+    monkeypatch.setattr(batch_mpc_node.BatchMpcNode, "now", 1000.0)
+
+
+@pytest.mark.usefixtures("still_clock")
 def test_commands_when_time_is_up_although_the_driver_does_not_answer(graph: Any, node: Any) -> None:
     commands = graph.collect(Float64MultiArray, "/batch_mpc/command")
     graph.meet("/batch_mpc")
@@ -243,6 +251,7 @@ def test_commands_when_time_is_up_although_the_driver_does_not_answer(graph: Any
     assert not node.free
 
 
+@pytest.mark.usefixtures("still_clock")
 def test_an_answer_that_comes_too_late_lets_the_next_observation_begin(graph: Any, node: Any) -> None:
     node.set_parameters([Parameter("time_limit", value=0.01)])
     node.command(np.zeros(2))
@@ -259,6 +268,7 @@ def test_an_answer_that_comes_too_late_lets_the_next_observation_begin(graph: An
     assert inputs[0, 0] == 1.5
 
 
+@pytest.mark.usefixtures("still_clock")
 def test_an_answer_of_a_former_network_is_not_taken_for_that_of_the_next_observation(
     graph: Any, node: Any
 ) -> None:

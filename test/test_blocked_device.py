@@ -92,7 +92,7 @@ def driver(graph: Any, model_dir: Path, tmp_path: Path, request: pytest.FixtureR
     graph.add_node(driver)
     graph.await_device()
     driver.device.next_inference_holds = True
-    driver.hanging = ask(graph, client="first")  # type: ignore[attr-defined]
+    driver.hanging = ask(graph, client="first", deadline=PATIENCE)  # type: ignore[attr-defined]
     graph.spin_until(driver.device.inference_hangs.is_set)
     yield driver
     driver.device.free.set()

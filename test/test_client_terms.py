@@ -29,6 +29,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_msgs.msg import DeviceStatus, ErrorCode
 from edgetpu_msgs.srv import LoadModel
+from testdata.timeouts import PATIENCE
 
 SPEC = TensorSpec("x", (1, 2), np.dtype(np.int8), 1.0, 0)
 INPUTS = {"x": np.array([[1, 2]], np.int8)}
@@ -84,7 +85,7 @@ def driver(graph: Any) -> Iterator[ScriptedDriver]:  # noqa: ARG001
 
 
 @pytest.fixture
-def make_client(graph: Any) -> Iterator[Callable[..., ModelClient]]:
+def make_client(graph: Any, patient_clients: None) -> Iterator[Callable[..., ModelClient]]:  # noqa: ARG001
     clients: list[ModelClient] = []
 
     def make(driver: Any = "/scripted", **options: Any) -> ModelClient:
@@ -130,14 +131,14 @@ class TestTerms:
         give(client, graph)
         assert driver.terms == [
             RequestTerms("/tester", Priority.REAL_TIME, 0.2),
-            RequestTerms("/tester", Priority.BULK, 1.6),
+            RequestTerms("/tester", Priority.BULK, 0.8 * PATIENCE),
         ]
 
     def test_a_request_without_a_deadline_gets_one_that_leaves_time_for_the_answer(
         self, graph: Any, driver: ScriptedDriver, make_client: Any
     ) -> None:
-        ask(make_client(request_timeout=5.0), graph)
-        assert driver.terms == [RequestTerms("/tester", Priority.NORMAL, 4.0)]
+        ask(make_client(request_timeout=50.0), graph)
+        assert driver.terms == [RequestTerms("/tester", Priority.NORMAL, 40.0)]
 
     @pytest.mark.parametrize(("name", "shared"), [("", True), ("mine", False)])
     def test_only_a_model_without_a_name_of_its_own_is_shared(
@@ -181,15 +182,15 @@ class TestFullQueues:
     def test_a_driver_that_is_busy_for_longer_than_a_request_lasts_fails_it(
         self, graph: Any, driver: ScriptedDriver, make_client: Any
     ) -> None:
-        client = make_client(request_timeout=2.0)
-        driver.answers = [BusyError("full", 60.0)]
+        client = make_client()
+        driver.answers = [BusyError("full", 2 * PATIENCE)]
         assert isinstance(ask(client, graph).error, BusyError)
         assert client.ready
 
     def test_one_that_expires_when_its_time_is_nearly_over_fails(
         self, graph: Any, driver: ScriptedDriver, make_client: Any
     ) -> None:
-        client = make_client(deadline=5.0, request_timeout=2.0)
+        client = make_client(deadline=2 * PATIENCE)
         driver.answers = [ExpiredError("late")]
         assert isinstance(ask(client, graph).error, ExpiredError)
         assert client.ready

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 pytest.importorskip("vision_msgs", reason="needs vision_msgs")
 
+from builtin_interfaces.msg import Time
 from geometry_msgs.msg import Twist, TwistStamped, Vector3
 from nav_msgs.msg import Odometry
 from rclpy.parameter import Parameter
@@ -28,14 +29,18 @@ from edgetpu_control.nodes.heading_hold_node import HeadingHoldNode
 from edgetpu_control.nodes.policy_node import PolicyNode
 from edgetpu_control.nodes.visual_servo_node import VisualServoNode
 from edgetpu_control.velocity import STANDSTILL, Velocity
+from edgetpu_driver.node_kit.base_node import BaseNode
 
+NOW = 1000
+"""The time of all nodes, s: it does not pass during a test."""
 WIDTH, FOCAL_LENGTH = 640, 320.0
 CENTRE = (WIDTH - 1) / 2
 
 
 @pytest.fixture
-def node(graph: Any) -> Iterator[Callable[..., Any]]:  # noqa: ARG001 - rclpy runs
-    """Makes nodes with these parameters."""
+def node(graph: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:  # noqa: ARG001 - rclpy runs
+    """Makes nodes with these parameters, for which it is NOW."""
+    monkeypatch.setattr(BaseNode, "now", float(NOW))
     nodes: list[Any] = []
 
     def make(kind: type[Any], **parameters: Any) -> Any:
@@ -82,8 +87,7 @@ def test_a_target_in_the_centre_of_the_image_is_ahead(
 def test_the_guard_takes_no_odometry_of_another_time(node: Callable[..., Any], ago: int) -> None:
     guard = node(ContactGuardNode, use_odometry=True)
     odometry = Odometry()
-    odometry.header.stamp = guard.get_clock().now().to_msg()
-    odometry.header.stamp.sec -= ago
+    odometry.header.stamp = Time(sec=NOW - ago)
     guard._on_odometry(odometry)
     guard._guard.measure(Contact(0.0, 0.01, approaching=False), guard.now, guard.now)
     guard._guard.ask(Velocity(0.5), guard.now)
@@ -95,8 +99,7 @@ def test_the_guard_takes_no_odometry_of_another_time(node: Callable[..., Any], a
 def ask(node: Any, ago: int) -> None:
     """Have a node receive a velocity with a stamp of so many seconds ago."""
     message = TwistStamped(twist=Twist(linear=Vector3(x=0.5)))
-    message.header.stamp = node.get_clock().now().to_msg()
-    message.header.stamp.sec -= ago
+    message.header.stamp = Time(sec=NOW - ago)
     (subscription,) = (each for each in node.subscriptions if each.topic_name == "/alone/cmd_vel_in")
     subscription.callback(message)
 
@@ -104,17 +107,16 @@ def ask(node: Any, ago: int) -> None:
 def test_the_guard_passes_a_velocity_on_until_its_stamp_is_old(node: Callable[..., Any]) -> None:
     guard = node(ContactGuardNode, stamped=True, timeout=10.0, blind_speed=0.5)
     ask(guard, ago=6)
-    now = guard.now
-    assert guard._guard.command(now) == Velocity(0.5)
-    assert guard._guard.command(now + 5.0) == STANDSTILL
+    assert guard._guard.command(NOW) == Velocity(0.5)
+    assert guard._guard.command(NOW + 5.0) == STANDSTILL
 
 
 def test_the_heading_hold_follows_a_velocity_until_its_stamp_is_old(node: Callable[..., Any]) -> None:
     hold = node(HeadingHoldNode, stamped=True, timeout=10.0)
     ask(hold, ago=6)
-    now, states = hold.now, []
+    states = []
     for later in (0.0, 5.0):
-        hold._hold.command(now + later)
+        hold._hold.command(NOW + later)
         states.append(hold._hold.state)
     assert states == [HoldState.STEERED, HoldState.IDLE]
 
@@ -150,9 +152,8 @@ def policy(node: Callable[..., Any]) -> Any:
 
 def test_a_policy_follows_a_command_until_its_observation_is_old(policy: Any) -> None:
     policy.server.answer(np.array([[0.5, 0.0]]), SimpleNamespace(error=None))
-    now = policy.now
-    assert policy._follower.step(now) == Velocity(0.5)
-    assert policy._follower.step(now + 2.0) == STANDSTILL
+    assert policy._follower.step(NOW) == Velocity(0.5)
+    assert policy._follower.step(NOW + 2.0) == STANDSTILL
 
 
 def test_a_policy_follows_no_command_whose_observation_has_become_old(

@@ -21,6 +21,8 @@ from edgetpu_driver.node_kit.executor.executor_calls import executor_calls  # no
 from testdata.running_nodes.spinning_node import SpinningNode  # noqa: E402
 from testdata.timeouts import PATIENCE  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("ros_domain")  # services of other test processes have the same names
+
 
 class Bench(SpinningNode):
     """A node in an executor of the kind under test, with a service that keeps its requests unanswered."""

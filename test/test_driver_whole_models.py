@@ -31,6 +31,7 @@ from testdata.timeouts import PATIENCE
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 IMAGE = np.array([[0, 50, 100, 128, 130, 180, 220, 255]], np.uint8)
 X = IMAGE.view(np.int8)
+LOCAL = "/local/edgetpu"
 SEGMENTS = [f"chain_segment_{number}_of_3" for number in range(3)]
 
 
@@ -64,11 +65,12 @@ def driver(graph: Any, start_node: Any, whole_model_dir: Path) -> Iterator[None]
 
 @pytest.fixture
 def local_driver(graph: Any, whole_model_dir: Path) -> Iterator[None]:
-    """A driver in this process."""
+    """A driver in this process, in a namespace of its own: the one in another process is ready already."""
     parameters = {"backend": "virtual", "model_dirs": [str(whole_model_dir)]}
-    driver = DriverNode(parameter_overrides=[Parameter(n, value=v) for n, v in parameters.items()])
+    overrides = [Parameter(name, value=value) for name, value in parameters.items()]
+    driver = DriverNode(parameter_overrides=overrides, namespace="/local")
     graph.add_node(driver)
-    graph.await_device()
+    graph.await_device(LOCAL)
     yield
     graph.remove_node(driver)
     driver.destroy_node()
@@ -208,7 +210,7 @@ def test_a_client_in_another_process_loads_segments(graph: Any) -> None:
 @pytest.mark.usefixtures("local_driver")
 class TestWithinOneProcess:
     def test_a_client_runs_one_part(self, graph: Any) -> None:
-        check_one_part(graph, ModelClient(graph.node, "parts", request_timeout=PATIENCE))
+        check_one_part(graph, ModelClient(graph.node, "parts", driver=LOCAL, request_timeout=PATIENCE))
 
     @pytest.mark.parametrize(
         ("model", "inputs", "source"),
@@ -216,7 +218,7 @@ class TestWithinOneProcess:
         ids=["parts", "segments"],
     )
     def test_a_client_gets_whole_results(self, graph: Any, model: Any, inputs: Any, source: bytes) -> None:
-        client = ModelClient(graph.node, model, request_timeout=PATIENCE)
+        client = ModelClient(graph.node, model, driver=LOCAL, request_timeout=PATIENCE)
         result = result_of(graph, client, inputs)
         assert result.error is None
         expected = CpuEngine(source).run(inputs)

@@ -85,9 +85,10 @@ def test_a_coroutine_can_be_a_subscription_s_callback(bench: Bench) -> None:
 
 def test_a_timer_fires_until_it_is_cancelled(bench: Bench) -> None:
     fired: list[float] = []
+    start = time.monotonic()
     timer = bench.node.create_timer(0.01, lambda: fired.append(time.monotonic()))
     bench.spin_until(lambda: len(fired) == 5)
-    assert fired[-1] - fired[0] > 0.03
+    assert fired[-1] - start > 0.045  # from one call to the next it may be less, when one was late
     timer.cancel()
     bench.settle()
     assert len(fired) == 5
@@ -137,13 +138,15 @@ def test_a_service_may_wait_for_something_before_it_answers(bench: Bench) -> Non
 
 def test_a_suspended_callback_bars_the_others_of_its_group(bench: Bench) -> None:
     gate = Future()
+    waits: list[bool] = []
 
     async def wait(_request: Any, response: Any) -> Any:
+        waits.append(True)
         await gate
         return response
 
     answer = bench.client_of(wait).call_async(Trigger.Request())  # in the node's exclusive group
-    bench.settle()
+    bench.spin_until(lambda: bool(waits))
     fired: list[bool] = []
     bench.node.create_timer(0.01, lambda: fired.append(True))
     bench.settle()
@@ -304,7 +307,7 @@ def test_the_nodes_are_looked_through_once_for_many_rounds(bench: Bench, monkeyp
     bench.settle()
     looked = _count_looks(bench, monkeypatch)
     fired.clear()
-    bench.spin_until(lambda: len(fired) == 20)
+    bench.spin_until(lambda: len(fired) >= 20)
     assert not looked
 
 

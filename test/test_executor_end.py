@@ -111,8 +111,8 @@ node = Node("idle")
 executor.add_node(node)
 executor.spin_once(0.0)
 executor.spin_once(0.0)
-print("spins", flush=True)
 try:
+    print("spins", flush=True)
     executor.spin()
 except (KeyboardInterrupt, ExternalShutdownException):
     pass  # spin() returns without an error if the context ends between two waits

@@ -95,7 +95,7 @@ class House:
 
 
 @pytest.fixture
-def house(graph: Any, tmp_path: Path) -> Iterator[House]:  # noqa: ARG001 - its context
+def house(graph: Any, tmp_path: Path, patient_clients: None) -> Iterator[House]:  # noqa: ARG001
     house = House(tmp_path)
     yield house
     house.close()

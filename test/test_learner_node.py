@@ -33,6 +33,7 @@ from edgetpu_vision.nodes import learner_node
 from edgetpu_vision.nodes.learner_node import LearnerNode
 from testdata.graphs.color_embedding_graph import color_embedding_graph, colored
 from testdata.running_nodes.spinning_node import spin_until
+from testdata.timeouts import PATIENCE
 
 RED, GREEN, BLUE = colored(200, 20, 0), colored(0, 210, 25), colored(15, 0, 190)
 
@@ -125,6 +126,12 @@ class School:
         self.executor.shutdown()
         for node in reversed(self._nodes):
             node.destroy_node()
+
+
+@pytest.fixture(autouse=True)
+def patience(patient_clients: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
+    """Lessons and requests do not end because this process stands still for a while."""
+    monkeypatch.setattr(learner_node, "PATIENCE", PATIENCE)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from edgetpu_driver.node_kit.clients.matrix_client import MatrixClient, MatrixSt
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_matrix import EngineMatrix
+from testdata.timeouts import PATIENCE
 
 DRIVER = "/in_this_process"
 random = np.random.default_rng(2)
@@ -63,7 +65,14 @@ def driver(tmp_path: Path) -> Iterator[LocalDriver]:
 
 
 @pytest.fixture
-def make_client(graph: Any, driver: LocalDriver) -> Iterator[Callable[..., MatrixClient]]:  # noqa: ARG001
+def make_client(
+    graph: Any,
+    driver: LocalDriver,  # noqa: ARG001
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Callable[..., MatrixClient]]:
+    # On a busy machine no request counts as lost.
+    patient = functools.partial(matrix_client.ModelClient, request_timeout=PATIENCE)
+    monkeypatch.setattr(matrix_client, "ModelClient", patient)
     clients = []
 
     def make(model: str = "dense_64", **options: Any) -> MatrixClient:

@@ -356,5 +356,5 @@ def test_a_model_packed_for_the_virtual_stick_is_not_called_loaded_on_a_real_one
         model_dir=tmp_path,
         model_dirs=f"['{tmp_path}']",
     )
-    graph.spin_until(lambda: "loaded, but it cannot run here" in process.output, 40.0)
+    graph.spin_until(lambda: "loaded, but it cannot run here" in process.output)
     assert "is loaded on" not in process.output

@@ -24,6 +24,7 @@ from std_srvs.srv import Trigger
 
 from edgetpu_msgs.msg import ErrorCode, Flow, Heading, PatternMatch, ServoError, TimeToContact
 from edgetpu_msgs.srv import ListModels, SetTemplate
+from testdata.running_nodes.node_with_driver import NodeWithDriver
 
 PERCEPTION = "edgetpu_perception"
 SIZE = 256
@@ -98,19 +99,21 @@ class Camera:
         graph.spin_until(lambda: self._images.get_subscription_count() == 1)
 
     def warm_up(self) -> Camera:
-        """Show black images of another size until results come: the middleware joins nodes at its leisure."""
-        tenth = 0
+        """Show black images until the last has all results: nodes join, and the driver begins, at leisure."""
+        tenths = iter(range(1, 1000))
 
         def answered() -> bool:
-            nonlocal tenth
-            tenth += 1
-            self._images.publish(image_message(tenth / 10, np.zeros((32, 32), np.uint8)))
-            self._graph.spin_for(0.1, lambda: all(self.results.values()))
-            return all(self.results.values())
+            seconds = next(tenths) / 10
+            shown = image_message(seconds, np.zeros((32, 32), np.uint8))
+            self._images.publish(shown)
+
+            def has_come() -> bool:
+                return all(each and each[-1].header == shown.header for each in self.results.values())
+
+            self._graph.spin_for(seconds, has_come)  # longer each time
+            return has_come()
 
         self._graph.spin_until(answered)
-        last = header(tenth / 10)
-        self._graph.spin_until(lambda: all(each[-1].header == last for each in self.results.values()))
         return self
 
     def show(self, seconds: float, image: np.ndarray) -> dict[str, Any]:
@@ -232,6 +235,7 @@ def test_the_first_image_has_zones_but_no_time_to_contact(show: Callable[..., An
 def test_the_heading_follows_the_camera(show: Callable[..., Any], graph: Any) -> None:
     rate = math.radians(20)
     twists = graph.collect(TwistWithCovarianceStamped, "/visual_compass/twist")
+    graph.meet("/visual_compass")
     first = show("visual_compass", 300.0, turned(0.0))
     assert (first.valid, first.reference_stamp) == (False, header(300.0).stamp)
     for frame in range(1, 13):
@@ -262,11 +266,8 @@ def test_without_a_template_nothing_is_found(show: Callable[..., Any], graph: An
     result = show("pattern_tracker", 400.0, window(300, 400))
     assert not result.valid
     assert all(map(math.isnan, (result.x, result.y, result.score)))
-    refusal = graph.call(
-        SetTemplate,
-        "/pattern_tracker/set_template",
-        patch=image_message(0, np.full((64, 64), 90, np.uint8)),
-    )
+    patch = image_message(0, np.full((64, 64), 90, np.uint8))
+    refusal = graph.call(SetTemplate, "/pattern_tracker/set_template", patch=patch)
     assert not refusal.success
     assert refusal.error.value == ErrorCode.REFUSED
     assert "it has no contrast" in refusal.message
@@ -284,13 +285,10 @@ def test_a_template_is_found_where_it_is(show: Callable[..., Any], graph: Any) -
     servo_errors = graph.collect(ServoError, "/pattern_tracker/servo_error")
     view = window(300, 400)
     for patch in (view[30:94, 120:184], view[100:164, 60:124]):
+        sent = {"patch": image_message(0, patch), "view": image_message(0, view)}
         for node in ("pattern_tracker", "alone/pattern_tracker"):
-            answer = graph.call(
-                SetTemplate,
-                f"/{node}/set_template",
-                patch=image_message(0, patch),
-                view=image_message(0, view),
-            )
+            while NodeWithDriver.is_late(answer := graph.call(SetTemplate, f"/{node}/set_template", **sent)):
+                graph.spin_for(0.5)
             assert answer.success, answer.message
             assert answer.error.value == ErrorCode.NONE
             assert answer.runner_up_score < 0.9
@@ -316,7 +314,7 @@ def test_templates_are_weights_of_a_model_of_the_nodes_own(graph: Any) -> None:
     versions = {
         info.name: info.weights_version for info in graph.call(ListModels, "/edgetpu/list_models").models
     }
-    assert versions["pattern_tracker/pattern_64x64_16x16"] == 2
+    assert versions["pattern_tracker/pattern_64x64_16x16"] >= 2  # more if the driver was late
 
 
 def test_a_template_can_come_from_a_file(
@@ -385,11 +383,13 @@ def test_the_debug_image_is_drawn_in_the_size_of_the_image(
     cameras: dict[str, Camera], graph: Any, name: str
 ) -> None:
     pictures = graph.collect(Image, f"/{name}/debug_image", 1)
+    graph.meet(f"/{name}")
     for frame in range(40):
         cameras[name].show(600 + frame / 30, magnified(1.0 + frame / 60))
         if pictures:
             break
         graph.spin_for(0.05)
+    graph.spin_until(lambda: bool(pictures))
     assert (pictures[0].encoding, pictures[0].height, pictures[0].width) == ("rgb8", SIZE, SIZE)
     picture = np.frombuffer(pictures[0].data, np.uint8).reshape(SIZE, SIZE, 3)
     assert len(np.unique(picture[..., 0] == picture[..., 1])) == 2  # something coloured on the grey image

@@ -70,7 +70,7 @@ def intake(node: Node) -> RequestIntake:
     return RequestIntake(node)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(request_intake, "time", clock)
@@ -122,7 +122,6 @@ def test_a_normal_request_goes_before_long_work(node: Node, intake: RequestIntak
     assert handled == ["bulk"] * HANDLED_AT_ONCE + ["normal"] + ["bulk"] * (HANDLED_AT_ONCE - 1)
 
 
-@pytest.mark.usefixtures("clock")
 def test_other_requests_rest_between_rounds_while_urgent_ones_come(node: Node, intake: RequestIntake) -> None:
     handled: list[int] = []
     intake.add(REAL_TIME, lambda: None)

@@ -188,5 +188,5 @@ def test_results_resume_when_the_driver_is_back(
         graph.spin_for(0.1)
         return tracker.results[-1].header == header(91)
 
-    graph.spin_until(resumed, 40.0)
+    graph.spin_until(resumed)
     assert tracker.results[-1].valid

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,7 @@ def test_an_unknown_node_is_refused(start_node: Callable[..., Any]) -> None:
     assert "; got 'nose'" in process.output
 
 
+@pytest.mark.usefixtures("patient_clients")
 @pytest.mark.parametrize("error", [ExpiredError("too late"), DeviceLostError("unplugged")], ids=repr)
 def test_weights_that_the_driver_could_not_set_are_set_with_the_next_image(
     graph: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: EdgeTpuError
@@ -111,6 +113,7 @@ def test_weights_that_the_driver_could_not_set_are_set_with_the_next_image(
     driver.destroy_node()
 
 
+@pytest.mark.usefixtures("patient_clients")
 def test_a_color_asked_for_while_the_node_sets_its_own_needs_no_image_if_that_fails(
     graph: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +150,7 @@ def test_a_color_asked_for_while_the_node_sets_its_own_needs_no_image_if_that_fa
     driver.destroy_node()
 
 
+@pytest.mark.usefixtures("patient_clients")
 def test_a_color_asked_for_while_a_graph_is_loaded_that_never_will_be_is_answered(
     graph: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,13 +160,20 @@ def test_a_color_asked_for_while_a_graph_is_loaded_that_never_will_be_is_answere
 
     families.write_model("spot_bright_64x64", tmp_path / "of_driver")
     monkeypatch.setenv("ROS_HOME", str(tmp_path / "ros_home"))
-    monkeypatch.setattr(weight_updating_node, "PATIENCE", 0.5)
     directories = f"model_dirs:=['{tmp_path}/of_driver']"
     driver = DriverNode(cli_args=["--ros-args", "-p", "backend:=cpu", "-p", directories])
     tracker = SpotTrackerNode(cli_args=["--ros-args", "-p", f"model_dir:={tmp_path}/of_tracker"])
     graph.add_node(driver)
     graph.add_node(tracker)
     graph.spin_until(lambda: tracker._client is not None and tracker._client.ready)
+    minutes = itertools.count()
+
+    def monotonic() -> float:
+        """The time stands still until the driver has refused to load the graph; then it flies."""
+        is_refused = tracker._client is not None and tracker._client.problem.startswith("no spot_color_")
+        return 60.0 * next(minutes) if is_refused else 0.0
+
+    monkeypatch.setattr(weight_updating_node, "time", SimpleNamespace(monotonic=monotonic))
     colors = [{"preset": "blue"}, {"preset": "green"}]
     first, second = graph.call_at_once(SetColor, "/spot_tracker/set_color", colors)
     assert (first.success, second.success) == (True, False)

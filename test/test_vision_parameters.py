@@ -18,7 +18,15 @@ from rclpy.parameter import Parameter
 from edgetpu_driver.images.region import Region
 from edgetpu_vision import Classifier, Detector, Embedder, PoseEstimator, Segmenter
 from testdata.graphs.yolo_graph import yolo_graph
-from testdata.running_nodes.vision_nodes import MODELS, RESULTS, Nodes, labels_file, model, picture
+from testdata.running_nodes.vision_nodes import (
+    MODELS,
+    REPUBLISH_SECONDS,
+    RESULTS,
+    Nodes,
+    labels_file,
+    model,
+    picture,
+)
 
 OBJECTS = (
     (0, 0.9, (0.5, 0.5, 0.4, 0.4)),
@@ -84,8 +92,9 @@ def test_the_number_of_detections_changes(nodes: Nodes) -> None:
 def test_labels_and_the_classes_to_keep_change(nodes: Nodes) -> None:
     assert not change(nodes, "object_detector", "classes", ["spoon"]).successful
     assert change(nodes, "object_detector", "labels", str(nodes.folder / "cutlery.txt")).successful
-    nodes.graph.spin_until(lambda: bool(nodes.labels["object_detector"][-1].class_map))
-    names = {each.class_id: each.class_name for each in nodes.labels["object_detector"][-1].class_map}
+    labels = nodes.labels["object_detector"]
+    nodes.graph.spin_until(lambda: bool(labels) and bool(labels[-1].class_map))
+    names = {each.class_id: each.class_name for each in labels[-1].class_map}
     assert names == {0: "cup", 1: "knife", 2: "spoon"}
     assert change(nodes, "object_detector", "classes", ["spoon"]).successful
     assert detected(nodes) == [("2", 0.6)]
@@ -159,14 +168,28 @@ def test_every_node_looks_at_its_region(nodes: Nodes) -> None:
         assert change(nodes, node, "roi", [0, 0, 0, 0]).successful
 
 
+def show_after_a_jump(nodes: Nodes) -> None:
+    """Show an image that is due by its stamp; if the driver was late for a node, another one that is due."""
+
+    def answered() -> bool:
+        nodes.jump()
+        header = nodes.publish(picture("cat")).header
+
+        def has_come() -> bool:
+            return all(header in [each.header for each in nodes.results[node]] for node in MODELS)
+
+        nodes.graph.spin_for(REPUBLISH_SECONDS, has_come)
+        return has_come()
+
+    nodes.graph.spin_until(answered)
+
+
 def test_every_node_leaves_images_out_by_their_stamps(nodes: Nodes) -> None:
     for node in MODELS:
         assert change(nodes, node, "rate_limit", 0.1).successful
-    nodes.jump()
-    nodes.show(picture("cat"))
+    show_after_a_jump(nodes)
     left_out = nodes.publish(picture("cat"))
-    nodes.jump()
-    nodes.show(picture("cat"))
+    show_after_a_jump(nodes)
     for node in MODELS:
         assert left_out.header not in [each.header for each in nodes.results[node]]
         assert change(nodes, node, "rate_limit", 0.0).successful

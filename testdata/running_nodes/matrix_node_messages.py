@@ -13,6 +13,7 @@ from std_msgs.msg import Float32MultiArray
 from edgetpu_msgs.srv import (
     TrainReadout,
 )
+from testdata.timeouts import PATIENCE
 
 MATRIX = "edgetpu_matrix"
 QUEUE_DEPTH = 1000
@@ -73,6 +74,14 @@ class Exchange:
         """Publish a message, and wait for its result."""
         self.results.clear()
         self.say(message)
+        return self.wait()[0]
+
+    def ask_again(self, message: Any) -> Any:
+        """As `ask`, for a node without state: publish again if the driver did not answer the node in time."""
+        self.results.clear()
+        while not self.results:
+            self.say(message)
+            self._graph.spin_for(PATIENCE / 4, lambda: bool(self.results))
         return self.wait()[0]
 
 

@@ -76,10 +76,15 @@ class NodeWithDriver:
         loaded the model again and works on images again.
         """
         answer = self.call(kind, service, **request)
-        while answer.error.value == answer.error.UNAVAILABLE:
+        while self.is_late(answer):
             self.look(image_of)
             answer = self.call(kind, service, **request)
         return answer
+
+    @staticmethod
+    def is_late(answer: Any) -> bool:
+        """Whether a change was not made because the driver did not begin or answer in time."""
+        return answer.error.value in (answer.error.UNAVAILABLE, answer.error.EXPIRED)
 
     def call_at_once(self, kind: Any, service: str, requests: list[dict[str, Any]]) -> list[Any]:
         """Send several requests to a service of the node before it answers the first."""
