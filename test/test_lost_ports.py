@@ -1,4 +1,4 @@
-"""Ports in the shared memory of Fast DDS that were replaced although their receiver lives."""
+"""Ports in the shared memory of Fast DDS that another process has replaced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,17 @@ from rcl_interfaces.srv import GetParameters
 from rclpy.executors import SingleThreadedExecutor
 
 from edgetpu_driver.node_kit.middleware.fast_dds_memory.lost_ports import renew_lost_ports
-from testdata.running_nodes.port_files import DEAD, FAST_DDS_ONLY, OK, READS, USED, PortFiles, ports_of
+from testdata.running_nodes.killed_nodes import kill_while_it_takes_a_message
+from testdata.running_nodes.port_files import (
+    DEAD,
+    FAST_DDS_ONLY,
+    OK,
+    READS,
+    USED,
+    PortFiles,
+    SentMessage,
+    ports_of,
+)
 from testdata.running_nodes.ros_graph import Graph, NodeProcess
 from testdata.running_nodes.spinning_node import SpinningNode
 
@@ -42,6 +52,27 @@ def test_a_newcomer_reaches_a_node_whose_ports_were_taken_for_dead(
         client = other.node.create_client(GetParameters, "/edgetpu/get_parameters")
         answer = other.ask(client, GetParameters.Request(names=["backend"]))
     assert answer.values[0].string_value == "cpu"
+    node.stop()
+
+
+@FAST_DDS_ONLY
+def test_the_successor_of_a_killed_node_answers_although_a_newcomer_has_replaced_its_port(
+    graph: Graph, start_node: Callable[..., NodeProcess]
+) -> None:
+    first = start_node("edgetpu_driver", "edgetpu_node", backend="cpu")
+    graph.call(GetParameters, "/edgetpu/get_parameters", names=["backend"])
+    ports = {port: port.stat().st_ino for port in ports_of(first.pid)}
+    kill_while_it_takes_a_message(first)
+
+    def is_replaced() -> bool:
+        return any(port.exists() and port.stat().st_ino != inode for port, inode in ports.items())
+
+    with newcomer() as other:
+        other.spin_until(is_replaced)
+    second = start_node("edgetpu_driver", "edgetpu_node", backend="virtual")
+    answer = graph.call(GetParameters, "/edgetpu/get_parameters", names=["backend"])
+    assert answer.values[0].string_value == "virtual"
+    second.stop()
 
 
 class TestAPort:
@@ -98,10 +129,17 @@ class TestAPort:
             renew_lost_ports(tmp_path)
             assert port.flags_in(memory) == OK
 
-    def test_to_which_this_process_only_sends_is_left_alone(self, tmp_path: Path) -> None:
+    def test_to_which_this_process_sends_is_invalid_if_it_was_replaced(self, tmp_path: Path) -> None:
         port = PortFiles(tmp_path)
         with port.mapped() as memory:
             port.replace_port()
+            renew_lost_ports(tmp_path)
+            assert port.flags_in(memory) == DEAD
+
+    def test_to_which_this_process_sends_stays_valid_without_a_receiver(self, tmp_path: Path) -> None:
+        port = PortFiles(tmp_path)
+        port.lock.unlink()
+        with port.mapped() as memory:
             renew_lost_ports(tmp_path)
             assert port.flags_in(memory) == OK
 
@@ -111,6 +149,36 @@ class TestAPort:
             port.replace_port()
             renew_lost_ports(tmp_path)
             assert port.flags_in(memory) == OK
+
+
+class TestAMessage:
+    """A message in a port that was replaced."""
+
+    def test_of_this_process_is_given_back_once(self, tmp_path: Path) -> None:
+        message = SentMessage(tmp_path, ports=3)
+        port = PortFiles(tmp_path, listener=USED, waiting=(message.descriptor,))
+        with message.sent(), port.mapped():
+            port.replace_port()
+            renew_lost_ports(tmp_path)
+            renew_lost_ports(tmp_path)
+        assert message.counts == (2, 0)
+
+    def test_of_another_process_goes_on_waiting(self, tmp_path: Path) -> None:
+        message = SentMessage(tmp_path, ports=3)
+        port = PortFiles(tmp_path, listener=USED, waiting=(message.descriptor,))
+        with port.mapped():
+            port.replace_port()
+            renew_lost_ports(tmp_path)
+        assert message.counts == (3, 0)
+
+    def test_for_which_a_listener_waits_goes_on_waiting(self, tmp_path: Path) -> None:
+        message = SentMessage(tmp_path, ports=3)
+        port = PortFiles(tmp_path, waiting=(message.descriptor,))
+        with message.sent(), port.mapped() as memory:
+            port.replace_port()
+            renew_lost_ports(tmp_path)
+            assert port.flags_in(memory) == DEAD
+        assert message.counts == (3, 0)
 
 
 def test_where_there_is_no_shared_memory_nothing_happens(tmp_path: Path) -> None:

@@ -58,6 +58,13 @@ class SentMessage:
         (counts,) = struct.unpack_from("<Q", data, self._COUNTS_AT)
         return counts >> 24 & 0xFFFFF, counts >> 44
 
+    @contextlib.contextmanager
+    def sent(self) -> Iterator[None]:
+        """Be the sender, which keeps its segment locked."""
+        with self._path.with_name(f"{self._path.name}_el").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
     def reuse(self) -> None:
         """Let the sender reuse the memory for another message, which waits in one port."""
         SentMessage(self._path.parent, ports=1, version=6)
@@ -144,7 +151,8 @@ def ports_of(pid: int) -> list[Path]:
 
 def keeps_ports(pid: int) -> bool:
     """Whether others can find the ports from which a process receives: none of them has been replaced."""
-    return not any(lost_ports(SHARED_MEMORY, Path(f"/proc/{pid}")))
+    received = ports_of(pid)
+    return not any(lost.path in received for lost in lost_ports(SHARED_MEMORY, Path(f"/proc/{pid}")))
 
 
 def segments_of(pid: int) -> list[Path]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +35,8 @@ _LISTENER_BYTES = 4 + _DESCRIPTOR.size
 """Size of a listener's state: flags, counters, and the descriptor of the message that it reads."""
 _ALL_LISTENERS_BYTES = 1024 * _LISTENER_BYTES
 """Size of the states of all listeners, which precede the name of the domain."""
-_READS = 0b100
-"""Flag in the first byte of a listener's state: it is reading a message."""
+_WAITS, _READS = 0b10, 0b100
+"""Flags in the first byte of a listener's state: it waits for a message, or is reading one."""
 
 _COUNTS = struct.Struct("<Q")
 """Counts of a message: 24 bits version, 20 bits number of ports that hold it, 20 bits number of readers."""
@@ -82,7 +82,12 @@ class FastDdsPort:
     @property
     def is_read(self) -> bool:
         """Whether a listener is reading a message."""
-        return bool(self._reading_listeners())
+        return bool(self._listeners(_READS))
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a listener waits for a message."""
+        return bool(self._listeners(_WAITS))
 
     def invalidate(self) -> None:
         """Make senders stop using it, by the mark that Fast DDS sets on a dead port."""
@@ -93,15 +98,20 @@ class FastDdsPort:
         """Whether messages wait in its queue."""
         return bool(self._waiting())
 
-    def take_waiting(self) -> Iterator[Message]:
-        """Remove and yield the waiting messages; senders may add more to a valid port meanwhile."""
+    def take_waiting(self, segments: Collection[Path] | None = None) -> Iterator[Message]:
+        """Remove and yield the waiting messages; senders may add more to a valid port meanwhile.
+
+        segments: those whose messages are removed; by default all.
+        """
         for entry in self._waiting():
-            self._memory[entry] = 0
-            yield self._message(entry + 4)
+            message = self._message(entry + 4)
+            if segments is None or message.segment in segments:
+                self._memory[entry] = 0
+                yield message
 
     def stop_reading(self) -> Iterator[Message]:
         """Clear and yield the messages that its listeners are reading."""
-        for listener in self._reading_listeners():
+        for listener in self._listeners(_READS):
             self._memory[listener] &= ~_READS
             yield self._message(listener + 4)
 
@@ -117,13 +127,13 @@ class FastDdsPort:
         listeners = self._memory[queue:end:_ENTRY_BYTES]  # that have not taken it: fewer than 256
         return [queue + index * _ENTRY_BYTES for index, count in enumerate(listeners) if count]
 
-    def _reading_listeners(self) -> list[int]:
-        """Positions of the states of listeners that are reading; empty if the states are not found."""
+    def _listeners(self, flag: int) -> list[int]:
+        """Positions of the states of the listeners with a flag; empty if the states are not found."""
         if self._listeners_end < 0:
             return []
         start = self._listeners_end - _ALL_LISTENERS_BYTES
         states = self._memory[start : self._listeners_end : _LISTENER_BYTES]
-        return [start + index * _LISTENER_BYTES for index, state in enumerate(states) if state & _READS]
+        return [start + index * _LISTENER_BYTES for index, state in enumerate(states) if state & flag]
 
     def _message(self, at: int) -> Message:
         segment, counts_at, version = _DESCRIPTOR.unpack_from(self._memory, at)

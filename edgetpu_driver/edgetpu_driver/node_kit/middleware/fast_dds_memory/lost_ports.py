@@ -1,4 +1,4 @@
-"""Makes a new port in shared memory when another process has replaced one that this process receives from.
+"""Leaves the ports in shared memory that another process has replaced.
 
 A process holds a lock for each port from which it receives. Other processes briefly take the lock to check
 whether the port is dead, and then delete its file (Fast-DDS issue 2975). If two of them check at the same
@@ -6,6 +6,14 @@ time, they can take the port of a running process for dead and replace it with o
 process does not notice: it is discovered, its services look ready, but only processes that opened its port
 earlier reach it. This happens after a process was killed, because all its senders check repeatedly while its
 successor creates its ports. Fast DDS 2.14.5 and 3.6.2 have this fault.
+
+A sender has the same difficulty with a port whose receiver was killed. Another process that opens the port
+finds it dead and replaces its file. The successor of the receiver then gets the new file, but the sender has
+the old one mapped and may go on sending to that (see zombie_ports): the successor is discovered, but nothing
+that this sender sends arrives. The messages fill the old port, and their memory is never free again.
+
+This module sets the mark of a dead port on those that this process has mapped but no longer finds. A listener
+then makes a new port, and a sender opens the present one.
 """
 
 from __future__ import annotations
@@ -13,32 +21,38 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgetpu_driver.node_kit.middleware.fast_dds_memory.fast_dds_port import SHARED_MEMORY, FastDdsPort
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.fast_dds_port import (
+    SHARED_MEMORY,
+    FastDdsPort,
+    Segments,
+)
 
 LOOK_PERIOD = 1.0
-"""Seconds between two checks. Derived: a check takes 0.7 ms, and the clients of the driver wait 2 s for an
-answer."""
+"""Seconds between two checks. Derived: a check takes about 1 ms, and the clients of the driver wait 2 s for
+an answer."""
 
-_LOCK = re.compile(r"(fast(?:rtps|dds)_port(\d+))_el(?: \(deleted\))?")
+_PORT_LOCK = re.compile(r"(fast(?:rtps|dds)_port\d+)_el(?: \(deleted\))?")
+_SEGMENT_LOCK = re.compile(r"(fast(?:rtps|dds)_[0-9a-f]{16})_el")
 _MAPPED_PORT = re.compile(r"(\w+)-(\w+) \S+ \S+ \S+ (\d+) +(/.*/fast\w+_port\d+)(?: \(deleted\))?")
 """A line of /proc/PID/maps: start and end, inode, and path."""
 
 
 def renew_lost_ports(directory: Path = SHARED_MEMORY, process: Path = Path("/proc/self")) -> None:
-    """Mark the ports that were replaced as dead: their listeners make new ones within 0.4 s.
+    """Mark the ports of this process that were replaced as dead.
 
-    A listener of Fast DDS checks the mark that often. Messages that were sent to the old port are
-    lost; reliable writers send them again. Ports with an unknown layout are not changed, nor is any port if
-    /proc cannot be read.
+    Its listeners make new ones within 0.4 s, as they check the mark that often; it sends to the present ones
+    from its next message on. What was sent to the old ports is lost; reliable writers send it again. Ports
+    with an unknown layout are not changed, nor is any port if /proc cannot be read.
     """
     with contextlib.suppress(OSError):
-        for mapping, number in lost_ports(directory, process):
+        segments = set(_locked(_SEGMENT_LOCK, directory, process))
+        for mapping in lost_ports(directory, process):
             with contextlib.suppress(OSError, ValueError):
-                _invalidate(mapping, number, process)
+                _invalidate(mapping, process, segments)
 
 
 @dataclass(frozen=True)
@@ -52,57 +66,71 @@ class PortMapping:
     size: int
     """Bytes."""
 
+    @property
+    def number(self) -> int:
+        """Number of the port, with which its name ends."""
+        return int(self.path.name.rpartition("_port")[2])
 
-def lost_ports(directory: Path, process: Path) -> Iterator[tuple[PortMapping, int]]:
-    """The ports, with their numbers, from which a process receives and which others do not find any more.
+    @property
+    def is_found(self) -> bool:
+        """Whether other processes that open the port get this one."""
+        try:
+            return self.path.stat().st_ino == self.inode
+        except OSError:
+            return False
+
+
+def lost_ports(directory: Path, process: Path) -> Iterator[PortMapping]:
+    """The ports to which a process sends or from which it receives, and which others do not find any more.
 
     process: its directory in /proc. Raises OSError if that cannot be read.
     """
-    numbers = dict(_received_ports(directory, process))
-    for mapping in _mappings(process) if numbers else ():
-        if mapping.path in numbers and not _is_found(mapping):
-            yield mapping, numbers[mapping.path]
+    received = set(_locked(_PORT_LOCK, directory, process))
+    for mapping in _mappings(directory, process):
+        lock = mapping.path.with_name(f"{mapping.path.name}_el")  # possibly that of another receiver
+        if not mapping.is_found or (mapping.path in received and not lock.exists()):
+            yield mapping
 
 
-def _received_ports(directory: Path, process: Path) -> Iterator[tuple[Path, int]]:
-    """The ports from which this process receives, by the locks that it holds, and their numbers."""
+def _locked(lock: re.Pattern[str], directory: Path, process: Path) -> Iterator[Path]:
+    """The files in shared memory that this process has locked, by the names of their locks."""
     for descriptor in (process / "fd").iterdir():
         with contextlib.suppress(OSError):  # closed meanwhile
             folder, _, name = os.readlink(descriptor).rpartition("/")
-            if (match := _LOCK.fullmatch(name)) and Path(folder) == directory:
-                yield directory / match[1], int(match[2])
+            if (match := lock.fullmatch(name)) and Path(folder) == directory:
+                yield directory / match[1]
 
 
-def _mappings(process: Path) -> Iterator[PortMapping]:
+def _mappings(directory: Path, process: Path) -> Iterator[PortMapping]:
     """The ports that this process has mapped, which it receives from or sends to."""
     for line in (process / "maps").read_text().splitlines():
         if "_port" in line and (match := _MAPPED_PORT.fullmatch(line)):
-            start, end = int(match[1], 16), int(match[2], 16)
-            yield PortMapping(Path(match[4]), int(match[3]), start, end - start)
+            start, end, path = int(match[1], 16), int(match[2], 16), Path(match[4])
+            if path.parent == directory:
+                yield PortMapping(path, int(match[3]), start, end - start)
 
 
-def _is_found(mapping: PortMapping) -> bool:
-    """Whether other processes find the port and a lock, possibly that of another receiver of the port."""
-    path = mapping.path
-    try:
-        return path.stat().st_ino == mapping.inode and path.with_name(f"{path.name}_el").exists()
-    except OSError:
-        return False
-
-
-def _invalidate(mapping: PortMapping, number: int, process: Path) -> None:
+def _invalidate(mapping: PortMapping, process: Path, segments: Collection[Path]) -> None:
     """Invalidate a port unless its listener is reading: a sender that finds it dead may deadlock then.
 
+    segments: those of this process, whose messages in the port are released if no listener waits for them.
     Raises ValueError if the layout of the port is unknown.
     """
-    # Through the file system, as the port may be unmapped meanwhile. Only between the last two lines, for
-    # microseconds, could other memory have been mapped at its address.
-    with (process / "mem").open("r+b", buffering=0) as file:
-        memory = bytearray(os.pread(file.fileno(), mapping.size, mapping.start))
-        port = FastDdsPort(mapping.path, number, memory)
+    # Through the file system, as the port may be unmapped meanwhile. Only between the last two reads and
+    # writes, for microseconds, could other memory have been mapped at its address.
+    with (process / "mem").open("r+b", buffering=0) as file, Segments() as messages:
+        before = os.pread(file.fileno(), mapping.size, mapping.start)
+        memory = bytearray(before)
+        port = FastDdsPort(mapping.path, mapping.number, memory)
         if port.is_read:
             return
         port.invalidate()
-        stated, flags = memory[port.number_at :][:4], memory[port.flags_at :][:1]
-        if os.pread(file.fileno(), 4, mapping.start + port.number_at) == stated:
-            os.pwrite(file.fileno(), flags, mapping.start + port.flags_at)
+        waiting = [] if port.is_awaited else list(port.take_waiting(segments))
+        stated = memory[port.number_at :][:4]
+        if memory == before or os.pread(file.fileno(), 4, mapping.start + port.number_at) != stated:
+            return
+        for at, (old, new) in enumerate(zip(before, memory, strict=True)):
+            if old != new:
+                os.pwrite(file.fileno(), bytes([new]), mapping.start + at)
+        for message in waiting:
+            messages.give_back_waiting(message)
