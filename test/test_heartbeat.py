@@ -13,6 +13,7 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 from builtin_interfaces.msg import Time
 
 from edgetpu_driver.node_kit.heartbeat import QOS_HEARTBEAT
+from testdata.running_nodes.killed_nodes import suspend
 
 try:
     from rclpy.event_handler import SubscriptionEventCallbacks
@@ -31,7 +32,7 @@ def test_a_node_that_hangs_loses_its_liveliness_and_gets_it_back(graph: Any, sta
     )
     process = start_node("edgetpu_driver", "edgetpu_node", "-r", "__node:=watched", backend="cpu")
     graph.spin_until(lambda: alive[-1:] == [1])
-    os.kill(process.pid, signal.SIGSTOP)  # as a callback that never returns would, for the executor
+    suspend(process)  # as a callback that never returns would, for the executor
     graph.spin_until(lambda: alive[-1:] == [0])
     os.kill(process.pid, signal.SIGCONT)
     graph.spin_until(lambda: alive[-1:] == [1])

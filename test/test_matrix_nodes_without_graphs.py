@@ -78,7 +78,15 @@ def test_the_nearest_of_three_places(start_node: Callable[..., Any], graph: Any,
         assert graph.call(
             AddPlace, "/place_recognition/add_place", label=str(number), embedding=embedding
         ).success
-    found = graph.call(FindPlace, "/place_recognition/find_place", embedding=embeddings[1], count=1)
+    answers: list[Any] = []
+
+    def found_it() -> bool:  # at first the driver, or the matrix on it, may not be ready in time
+        request = {"embedding": embeddings[1], "count": 1}
+        answers.append(graph.call(FindPlace, "/place_recognition/find_place", **request))
+        return bool(answers[-1].success)
+
+    graph.spin_until(found_it)
+    found = answers[-1]
     assert (list(found.labels), list(found.scores)) == (["1"], [pytest.approx(1.0, abs=1e-6)])
 
 

@@ -22,7 +22,7 @@ PROGRAM = """
 import sys, time
 from rclpy.node import Node
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.node_kit.process.spin import run
+from edgetpu_driver.node_kit.process import process_end, spin
 
 class Tick(Node):
     def __init__(self):
@@ -37,15 +37,25 @@ class Tick(Node):
         print("released", flush=True)
         super().destroy_node()
 
-sys.exit(run(lambda: [Tick()]))
+spin.STOP_DEADLINE, process_end.GRACE = {deadline}, {grace}
+sys.exit(spin.run(lambda: [Tick()]))
 """
 
 
 @pytest.fixture
 def ticking(ros_domain: int) -> Any:  # noqa: ARG001
-    """Start a node whose timer runs the given line, and wait for its first tick."""
+    """Start a node whose timer runs the given line, and wait for its first tick.
+
+    It stops within `deadline` s, by default as late as a process that stands still may need; if it does not,
+    it is ended with a word, however late that comes.
+    """
     programs = WaitingPrograms()
-    yield lambda tick: programs.start(PROGRAM.format(tick=tick), first_line="tick")
+
+    def start(tick: str, deadline: float = PATIENCE) -> Any:
+        program = PROGRAM.format(tick=tick, deadline=deadline, grace=PATIENCE)
+        return programs.start(program, first_line="tick")
+
+    yield start
     programs.close()
 
 
@@ -106,7 +116,7 @@ def test_a_callback_that_hangs_does_not_keep_the_process(ticking: Any) -> None:
     from edgetpu_driver.node_kit.process.spin import STOP_DEADLINE
 
     assert STOP_DEADLINE < 3
-    process = ticking("time.sleep(600)")
+    process = ticking("time.sleep(600)", STOP_DEADLINE)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, errors) == (1, "did not stop in time; ended without closing what was open\n")
@@ -207,7 +217,7 @@ def test_closed_standard_streams_do_not_become_a_socket() -> None:
 
 
 def test_a_stop_that_takes_too_long_ends_it_even_if_its_standard_error_is_not_read(ticking: Any) -> None:
-    process = ticking("time.sleep(600)")
+    process = ticking("time.sleep(600)", deadline=0.2)
     process.stderr.close()
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE) == 1
@@ -219,7 +229,7 @@ from edgetpu_driver.node_kit.process import spin
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.fatal_error import FatalError
 
-spin.STOP_DEADLINE = 0.2
+spin.STOP_DEADLINE = {deadline}
 
 class Stuck(BaseNode):
     def __init__(self):
@@ -236,7 +246,8 @@ sys.exit(spin.run(lambda: [Stuck()]))
 
 
 def test_a_middleware_that_hangs_does_not_keep_the_process(ros_domain: int) -> None:  # noqa: ARG001
-    program = STUCK.format(start="self.create_timer(0.01, lambda: print('runs', flush=True))")
+    start = "self.create_timer(0.01, lambda: print('runs', flush=True))"
+    program = STUCK.format(start=start, deadline=0.2)
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "runs\n"
@@ -245,7 +256,8 @@ def test_a_middleware_that_hangs_does_not_keep_the_process(ros_domain: int) -> N
 
 
 def test_the_reason_why_a_node_does_not_start_is_logged_before_the_middleware_hangs(ros_domain: int) -> None:  # noqa: ARG001
-    program = STUCK.format(start="raise FatalError('no such thing')")
+    # Until it hangs, it could still be ended with a word: not for as long as it may stand still before.
+    program = STUCK.format(start="raise FatalError('no such thing')", deadline=5.0)
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "stuck\n", "-c: no such thing\n")
 

@@ -12,6 +12,7 @@ import pytest
 from edgetpu_dashboard.live.newest_pictures import ImageTap, LivePicture
 from edgetpu_dashboard.live.picture_cache import PictureCache
 from edgetpu_driver.errors import InputError
+from testdata.timeouts import PATIENCE
 
 
 class Tap(ImageTap):
@@ -26,7 +27,7 @@ class Tap(ImageTap):
 
     def picture(self) -> LivePicture:
         self.drawn += 1
-        assert self.allowed.wait(20.0)
+        assert self.allowed.wait(PATIENCE)
         return super().picture()
 
 

@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.errors import DeviceError
 from edgetpu_driver.usb.link import TIMEOUT_MS
+from edgetpu_driver.virtual import usb_port
 from edgetpu_driver.virtual.fault_injection import SLOW_SECONDS, Fault, Transfer, can_strike
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.virtual.simulated_clock import SimulatedClock
+from testdata.devices.fake_timers import Clock
 from testdata.devices.virtual_backend import FIRMWARE
 
 INFERENCES = 40
@@ -58,6 +60,12 @@ class Watch(SimulatedClock):
         if seconds == TIMEOUT_MS / 1000:
             self.timed_out += seconds
         super().sleep(seconds)
+
+
+@pytest.fixture(autouse=True)
+def _no_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only simulated waits pass while a stick is about to appear, however long this process stands still."""
+    monkeypatch.setattr(usb_port, "time", Clock())
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from edgetpu_driver.errors import DeviceLostError, TransferError, UnavailableErr
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.sticks import stick_slot
 from edgetpu_driver.host.sticks.model_spreading import Spreading
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.toolchain import dense_graph as dense
@@ -35,6 +36,12 @@ SIZES = (64, 128)
 RNG = np.random.default_rng(12)
 IN_FLIGHT = 16
 CHAOS_REQUESTS = 2000
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sticks leave requests to each other by their simulated clocks, however long a thread stands still."""
+    monkeypatch.setattr(stick_slot, "STUCK_SECONDS", PATIENCE)
 
 
 @pytest.fixture
@@ -105,6 +112,7 @@ def inferences(host: ModelHost) -> list[int]:
     return [stick.inferences for stick in host.status().sticks]
 
 
+@pytest.mark.usefixtures("patience")
 class TestThroughput:
     def rate(self, count: int, models: Path) -> float:
         """Requests by the largest of the simulated clocks."""
@@ -146,6 +154,7 @@ class TestWeights:
 
 
 class TestLostSticks:
+    @pytest.mark.usefixtures("patience")
     def test_another_stick_runs_what_a_lost_one_was_running(
         self, host: ModelHost, sticks: list[VirtualEdgeTpu]
     ) -> None:
@@ -283,6 +292,7 @@ class TestPluggedInLater:
         host.close()
 
 
+@pytest.mark.usefixtures("patience")
 class TestHeat:
     def test_a_hot_stick_runs_slower_and_leaves_its_work_to_the_others(
         self, host: ModelHost, sticks: list[VirtualEdgeTpu]

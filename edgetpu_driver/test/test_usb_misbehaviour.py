@@ -219,6 +219,7 @@ def test_an_interrupt_while_a_stick_is_released_leaves_no_handle_open(robot: Rob
 
 def _in_child(work: Callable[[], object]) -> int:
     """Run `work` in a forked process; its exit status, 100 if the work raised DeviceLostError."""
+    gc.collect()  # finalisers of what is left of earlier tests may need threads that the child lacks
     child = os.fork()
     if child == 0:
         status = 1

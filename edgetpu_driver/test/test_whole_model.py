@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver import CpuEngine, EdgeTpu, Model, VirtualEdgeTpu
+from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.engines.whole_model.recurrence import likely_feedback
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
@@ -19,7 +20,9 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from testdata import GOLDEN, ModelFolder
 from testdata.graphs.compiled_graphs import compiled_graph, segments, source_graph
 from testdata.graphs.recurrent_cell import recurrent_cell
+from testdata.timeouts import PATIENCE
 
+PATIENT = ProcessLimits(load_seconds=PATIENCE, run_seconds=PATIENCE)
 IMAGE = np.array([[0, 255, 7, 130, 128, 64, 200, 31]], np.uint8)
 
 
@@ -66,7 +69,7 @@ def test_operators_around_and_between_the_parts_give_the_graphs_own_outputs(
 
 
 def test_the_same_with_litert_in_processes_of_its_own(compiled: Path, tpu: EdgeTpu) -> None:
-    with Model.load(compiled, tpu, isolated=True) as model:
+    with Model.load(compiled, tpu, isolated=True, limits=PATIENT) as model:
         outputs = model.run({"image": IMAGE})
     assert outputs["last"].tolist() == CpuEngine(source_graph(2)).run({"image": IMAGE})["last"].tolist()
 
@@ -145,7 +148,7 @@ def test_a_state_that_litert_keeps_is_reset_too(tmp_path: Path, isolated: bool) 
     path = tmp_path / "cell.tflite"
     path.write_bytes(recurrent_cell())
     x = {"x": np.ones((1, 1), np.float32)}
-    with Model.load(path, isolated=isolated) as model:
+    with Model.load(path, isolated=isolated, limits=PATIENT) as model:
         assert model.is_recurrent
         assert [float(model.run(x)["y"][0, 0]) for _ in range(3)] == [1.0, 2.0, 3.0]
         model.reset()

@@ -262,7 +262,7 @@ class TestRegion:
         assert np.median(errors(results)) < 0.02
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize("seed", range(6))
 def test_results_are_numbers_for_any_views_and_intervals(looming_engine: CpuEngine, seed: int) -> None:
     """Views that jump, go dark or are noise, with an object in front, at any intervals."""

@@ -253,7 +253,7 @@ def test_outputs_of_8_bits_without_a_scale_are_refused() -> None:
         PoseEstimator(FixedOutputs(160, 160, outputs))
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_a_pose_beyond_all_images_is_left_out() -> None:
     rows = np.zeros((1, 56, 525), np.float32)
     rows[0, :5, 7], rows[0, 5:, 7] = 0.5, -1e38

@@ -80,7 +80,7 @@ def test_an_oriented_box_beyond_all_images_suppresses_no_other(class_id: int) ->
     assert found(values, head="yolov8_obb") == TWO
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize("angle", [3e38, -1e30, np.inf, np.nan])
 def test_a_box_of_a_senseless_angle_is_left_out(angle: float) -> None:
     boxes = rows((FIRST, 1, 0.8), (SECOND, 2, 0.7), (FIRST, 1, 0.9))

@@ -58,6 +58,7 @@ class Exchange:
         self.results = graph.collect(result, results, QUEUE_DEPTH)
         graph.spin_until(lambda: self._publisher.get_subscription_count() == listeners)
         graph.meet(results.rpartition("/")[0])
+        graph.spin_until(lambda: graph.node.count_publishers(results) > 0)
 
     def say(self, message: Any) -> None:
         """Publish a message."""

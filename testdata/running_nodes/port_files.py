@@ -101,7 +101,8 @@ class PortFiles:
         self._flags_at = len(before) - 4
         self._listener_at = len(before) + _AFTER_FLAGS
         listeners = (bytes([listener]).ljust(4, b"\0") + read).ljust(LISTENERS, b"\0")
-        self.path.write_bytes(before + bytes(_AFTER_FLAGS) + listeners + f"{domain}\0".encode())
+        self._content = before + bytes(_AFTER_FLAGS) + listeners + f"{domain}\0".encode()
+        self.path.write_bytes(self._content)
         self.lock.touch()
 
     @property
@@ -131,6 +132,12 @@ class PortFiles:
         """Flags of the port in this memory."""
         (flags,) = struct.unpack_from("=I", memory, self._flags_at)
         return int(flags)
+
+    def renew(self) -> None:
+        """Replace the port by one as it was at first."""
+        other = self.path.with_name(f"{self.path.name}_new")
+        other.write_bytes(self._content)
+        other.rename(self.path)
 
     def replace_port(self) -> None:
         """Replace the port by a new file, like a process that takes it for dead."""
