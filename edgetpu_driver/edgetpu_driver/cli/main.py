@@ -20,7 +20,9 @@ from edgetpu_driver.errors import DeviceError, EdgeTpuError, reason_of
 from edgetpu_driver.files.standard_streams import fill_standard_streams
 
 EXIT_FAILURE = 1
-"""Exit status for a faulty model, input or check; argparse uses 2 for wrong usage."""
+"""Exit status for a faulty model, input or check."""
+EXIT_USAGE = 2
+"""Exit status for wrong usage. Given by argparse."""
 EXIT_DEVICE = 3
 """Exit status if no stick can be used."""
 EXIT_INTERRUPTED = 130
@@ -42,8 +44,11 @@ def _run(arguments: Sequence[str] | None) -> int:
     fill_standard_streams()
     if sys.stderr is None:  # `edgetpu .. 2>&-`: messages for it would go to standard output
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - in use until the process ends
-    with ending_at_once():
-        options = parser().parse_args(arguments)
+    try:
+        with ending_at_once():
+            options = parser().parse_args(arguments)
+    except OSError:  # argparse of Python 3.10 does not exit if it cannot write why
+        return EXIT_USAGE
     logging.basicConfig(format="edgetpu: %(message)s", level=logging.WARNING)
     try:
         for number in (signal.SIGTERM, signal.SIGHUP):  # so that a stick in use is shut down
