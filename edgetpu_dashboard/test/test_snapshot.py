@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("rclpy", reason="needs ROS 2")
+
 from edgetpu_dashboard.live.diagnostic_readings import Reading
 from edgetpu_dashboard.live.result_curves import ResultCurves
 from edgetpu_dashboard.live.signals import Signal

@@ -114,6 +114,7 @@ def test_of_thousands_of_files_a_hundred_are_examined_to_say_that_a_model_is_not
 
 
 def test_a_home_that_cannot_be_used_has_no_firmware(unusable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("rclpy", reason="needs ROS 2")
     from edgetpu_driver.nodes.driver_parameters import default_firmware
 
     monkeypatch.setenv("ROS_HOME", unusable)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytest.importorskip("edgetpu_msgs", reason="needs ROS and a built edgetpu_msgs")
+pytest.importorskip("rclpy", reason="needs ROS 2")
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.node_kit.messages.tensor_messages import (

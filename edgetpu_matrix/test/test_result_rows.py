@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
 from edgetpu_matrix.nodes.place_recognition_node import PlaceRecognitionNode
