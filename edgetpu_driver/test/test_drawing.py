@@ -26,3 +26,12 @@ def test_the_whole_picture_is_not_outlined() -> None:
 
 def test_a_region_outside_the_picture_is_not_outlined() -> None:
     assert outlined(Region(4, 0, 9, 2)) == []
+
+
+def test_tags_are_equally_tall_whatever_their_letters() -> None:
+    heights = []
+    for text in ("aeo", "Ag", "jpq"):
+        picture = np.zeros((120, 160, 3), np.uint8)
+        drawing.tag(picture, 20, 60, text, drawing.FOUND)
+        heights.append(np.count_nonzero(picture.any(axis=(1, 2))))
+    assert len(set(heights)) == 1

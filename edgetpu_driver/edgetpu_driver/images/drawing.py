@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -135,7 +136,7 @@ def with_region(image: Pixels, region: Region) -> Pixels:
 def caption(image: Pixels, text: str, color: tuple[int, int, int]) -> None:
     """Write lines of text on black into the lower left corner; the last ones are left out if not all fit."""
     scale = max(image.shape[1] / 640, 0.35)
-    (_, height), below = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)
+    height, below = _line_height(scale)
     bottom, most = image.shape[0] - 1, max(image.shape[0] // (height + below + 2), 1)
     for each in text.split("\n")[:most][::-1]:
         line = _shortened(each, scale, image.shape[1] - 4)
@@ -151,13 +152,22 @@ def tag(image: Pixels, x: float, y: float, text: str, color: tuple[int, int, int
     """Write a short text, black on a colour, above (x, y) in px, or below it if there is no room above."""
     scale = max(image.shape[1] / 900, 0.35)
     text = _shortened(text, scale, image.shape[1] - 2)
-    (width, height), below = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)
+    (width, _), _ = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)
+    height, below = _line_height(scale)
     tall = height + below + 2
     left = min(max(round(x), 0), max(image.shape[1] - width - 2, 0))
     bottom = round(y) if y >= tall else round(y) + tall
     cv2.rectangle(image, (left, bottom - tall), (left + width + 2, bottom), color, cv2.FILLED)
     origin = left + 1, bottom - below
     cv2.putText(image, text, origin, cv2.FONT_HERSHEY_SIMPLEX, scale, (0, 0, 0), 1, cv2.LINE_AA)
+
+
+@functools.cache
+def _line_height(scale: float) -> tuple[int, int]:
+    """Height of a line of text above and below its base line, px."""
+    # OpenCV 5 measures the letters of a text, and OpenCV 4 the tallest and the deepest of its font.
+    (_, height), below = cv2.getTextSize("Ag", cv2.FONT_HERSHEY_SIMPLEX, scale, 1)
+    return height, below
 
 
 def _shortened(text: str, scale: float, most: int) -> str:
