@@ -10,6 +10,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from edgetpu_driver.errors import EdgeTpuError
 
@@ -171,13 +172,8 @@ class Pinhole:
             return [((u - self.cx) / self.fx, (v - self.cy) / self.fy) for u, v in pixels]
         points = np.array(pixels, np.float64)[:, np.newaxis]
         matrix = np.array([[self.fx, 0, self.cx], [0, self.fy, self.cy], [0, 0, 1]], np.float64)
-        criteria = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 50, 1e-9)
         coefficients = np.array(self.distortion, np.float64)
-        if hasattr(cv2, "undistortPointsIter"):  # OpenCV 4, where the plain function stops after 5 iterations
-            plane = cv2.undistortPointsIter(points, matrix, coefficients, None, None, criteria)
-        else:
-            undistort: Any = cv2.undistortPoints  # typed after OpenCV 4
-            plane = undistort(points, matrix, coefficients, criteria=criteria)
+        plane = undistorted(points, matrix, coefficients)
         rays = cv2.convertPointsToHomogeneous(plane)
         seen, _ = cv2.projectPoints(rays, np.zeros(3), np.zeros(3), matrix, coefficients)
         known = np.abs(seen - points).max(axis=2) <= _REPROJECTION_ERROR
@@ -236,6 +232,22 @@ class Pinhole:
             return math.nan, math.nan
         scale = math.tan((low + high) / 2) / distance
         return x * scale, y * scale
+
+
+def undistorted(
+    pixels: NDArray[np.float64], matrix: NDArray[np.float64], coefficients: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Points of the plane z = 1 that a lens without fisheye shows at pixels: both [n, 1, 2].
+
+    `matrix` [3, 3]: that of the camera; `coefficients`: its distortion, in OpenCV's order. Iterates until the
+    points are exact, as cv2.undistortPoints of OpenCV 4 does not.
+    """
+    criteria = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 50, 1e-9)
+    if hasattr(cv2, "undistortPointsIter"):  # OpenCV 4, where only this function takes the criteria
+        return np.asarray(cv2.undistortPointsIter(pixels, matrix, coefficients, None, None, criteria))
+    undistort: Any = cv2.undistortPoints  # typed after OpenCV 4
+    plane: NDArray[np.float64] = undistort(pixels, matrix, coefficients, criteria=criteria)
+    return plane
 
 
 _FISHEYE_STEPS = 32

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_perception.camera_intrinsics import Pinhole
+from edgetpu_perception.camera_intrinsics import Pinhole, undistorted
 from edgetpu_perception.time_to_contact.homography_alignment import Grid
 from edgetpu_perception.time_to_contact.looming import Looming
 from edgetpu_perception.time_to_contact.rectified_maps import FARTHEST, RectifiedMaps
@@ -30,9 +29,8 @@ def directions(camera: Pinhole) -> NDArray[np.float64]:
         angle = np.hypot(*seen)
         return seen * np.tan(angle) / angle
     points = seen.reshape(2, -1).T.reshape(-1, 1, 2)
-    criteria = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 100, 1e-9)
-    plane = cv2.undistortPointsIter(points, np.eye(3), np.array(camera.distortion), None, None, criteria)
-    return np.asarray(plane, np.float64).reshape(-1, 2).T.reshape(2, SIDE, SIDE)
+    plane = undistorted(points, np.eye(3), np.array(camera.distortion))
+    return plane.reshape(-1, 2).T.reshape(2, SIDE, SIDE)
 
 
 def wall(camera: Pinhole, distance: float) -> NDArray[np.uint8]:

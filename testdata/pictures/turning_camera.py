@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.camera_intrinsics import Pinhole
+from edgetpu_perception.camera_intrinsics import Pinhole, undistorted
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 
 FOCAL = 32 / math.tan(math.radians(75) / 2)
@@ -34,8 +34,7 @@ class World:
         matrix = np.array([[camera.fx, 0, camera.cx], [0, camera.fy, camera.cy], [0, 0, 1]])
         pixels = np.stack([x, y], axis=-1).reshape(-1, 1, 2).astype(np.float64)
         distortion = np.array(camera.distortion or [0.0] * 4)
-        criteria = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 50, 1e-9)
-        plane = cv2.undistortPointsIter(pixels, matrix, distortion, None, None, criteria)[:, 0]
+        plane = undistorted(pixels, matrix, distortion)[:, 0]
         rays = np.column_stack([plane, np.ones(len(plane))])
         self.rays = rays / np.linalg.norm(rays, axis=1, keepdims=True)
         self.shape = (camera.height, camera.width)

@@ -243,7 +243,8 @@ class Aligner:
             else:  # only the residual has changed
                 products[:, -1] = self._weighted[:_RESIDUAL_ROW] @ design[_RESIDUAL_ROW]
             right_side = products[:, -1] + expected.precision * expected.difference_to(warp, moved)
-            found = cv2.solve(normal, right_side, flags=cv2.DECOMP_CHOLESKY)[1].ravel()
+            # OpenCV 5 expects a column.
+            found = cv2.solve(normal, right_side[:, np.newaxis], flags=cv2.DECOMP_CHOLESKY)[1].ravel()
             step = found[:PARAMETERS]
             moved = moved @ inverse(warp_of(step.tolist()))
             warp = expected.warp @ moved
@@ -314,7 +315,7 @@ def unbiased(
         series = _IDENTITY_8 + rest
         for _ in range(steps - 2):
             series = _IDENTITY_8 + rest @ series
-        moved = cv2.solve(series, moved)[1].ravel()
+        moved = cv2.solve(series, moved[:, np.newaxis])[1].ravel()
     # The growth is filtered later, so its expectation must not count as a measurement.
     prior = prior.copy()
     prior[GROWTH, GROWTH] = 1.0

@@ -110,7 +110,8 @@ class RollingShutter:
         if change >= MIN_SKEW_CELLS:
             slope = self._slope(key, rotation, np.stack((before, -later)))
             rows = key.jacobian.dot(alignment.stiffness * slope)
-            by_readout = cv2.solve(alignment.normal, rows.astype(np.float64))[1].ravel()
+            right_side = rows.astype(np.float64)[:, np.newaxis]  # OpenCV 5 expects a column
+            by_readout = cv2.solve(alignment.normal, right_side)[1].ravel()
             if learns:
                 self._learn(slope - by_readout.astype(np.float32).dot(key.jacobian), alignment.agreement)
             rotation = rotation.dot(to_matrix(-self.readout * by_readout[:3]))

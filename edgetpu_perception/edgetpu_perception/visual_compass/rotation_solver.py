@@ -45,8 +45,9 @@ class RotationSolver:
         jacobian = self._key.jacobian
         self._pull = pull
         self._normal = regularised((jacobian * stiffness).dot(jacobian.T))
-        # For four unknowns OpenCV takes a fifth of the time of NumPy's solve.
-        step: Vector = cv2.solve(self._normal, jacobian.dot(pull).astype(np.float64))[1].ravel()
+        right_side = jacobian.dot(pull).astype(np.float64)[:, np.newaxis]
+        # For four unknowns OpenCV takes a fifth of the time of NumPy's solve. OpenCV 5 expects a column.
+        step: Vector = cv2.solve(self._normal, right_side)[1].ravel()
         return step
 
     def influence(self) -> NDArray[np.float64]:
