@@ -136,6 +136,15 @@ class TestAPort:
             renew_lost_ports(tmp_path)
             assert port.flags_in(memory) == DEAD
 
+    def test_to_which_this_process_sends_reads_no_message_any_more(self, tmp_path: Path) -> None:
+        message = SentMessage(tmp_path, readers=1)
+        port = PortFiles(tmp_path, listener=USED | READS, read=message.descriptor)
+        with message.sent(), port.mapped() as memory:
+            port.replace_port()
+            renew_lost_ports(tmp_path)
+            assert (port.flags_in(memory), port.listener_in(memory)) == (DEAD, USED)
+        assert message.counts == (0, 1)
+
     def test_to_which_this_process_sends_stays_valid_without_a_receiver(self, tmp_path: Path) -> None:
         port = PortFiles(tmp_path)
         port.lock.unlink()

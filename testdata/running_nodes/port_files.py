@@ -113,7 +113,7 @@ class PortFiles:
     @property
     def listener(self) -> int:
         """Present state of its listener."""
-        return self.path.read_bytes()[self._listener_at]
+        return self.listener_in(self.path.read_bytes())
 
     @contextlib.contextmanager
     def received(self) -> Iterator[None]:
@@ -127,6 +127,10 @@ class PortFiles:
         """Map the port, like a process that receives from it or sends to it."""
         with self.path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
             yield memory
+
+    def listener_in(self, memory: mmap.mmap | bytes) -> int:
+        """State of the listener of the port in this memory."""
+        return memory[self._listener_at]
 
     def flags_in(self, memory: mmap.mmap | bytes) -> int:
         """Flags of the port in this memory."""

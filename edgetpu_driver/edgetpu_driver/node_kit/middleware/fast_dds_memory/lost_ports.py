@@ -35,8 +35,8 @@ LOOK_PERIOD = 1.0
 """Seconds between two checks. Derived: a check takes about 1 ms, and the clients of the driver wait 2 s for
 an answer."""
 
-_PORT_LOCK = re.compile(r"(fast(?:rtps|dds)_port\d+)_el(?: \(deleted\))?")
-_SEGMENT_LOCK = re.compile(r"(fast(?:rtps|dds)_[0-9a-f]{16})_el")
+_LOCK = re.compile(r"(fast(?:rtps|dds)_(?:port\d+|[0-9a-f]{16}))_el(?: \(deleted\))?")
+"""The file that the receiver of a port, and the sender of a segment, keeps locked."""
 _MAPPED_PORT = re.compile(r"(\w+)-(\w+) \S+ \S+ \S+ (\d+) +(/.*/fast\w+_port\d+)(?: \(deleted\))?")
 """A line of /proc/PID/maps: start and end, inode, and path."""
 
@@ -49,10 +49,10 @@ def renew_lost_ports(directory: Path = SHARED_MEMORY, process: Path = Path("/pro
     with an unknown layout are not changed, nor is any port if /proc cannot be read.
     """
     with contextlib.suppress(OSError):
-        segments = set(_locked(_SEGMENT_LOCK, directory, process))
+        locked = set(_locked(directory, process))
         for mapping in lost_ports(directory, process):
             with contextlib.suppress(OSError, ValueError):
-                _invalidate(mapping, process, segments)
+                _invalidate(mapping, process, locked)
 
 
 @dataclass(frozen=True)
@@ -85,19 +85,19 @@ def lost_ports(directory: Path, process: Path) -> Iterator[PortMapping]:
 
     process: its directory in /proc. Raises OSError if that cannot be read.
     """
-    received = set(_locked(_PORT_LOCK, directory, process))
+    locked = set(_locked(directory, process))
     for mapping in _mappings(directory, process):
         lock = mapping.path.with_name(f"{mapping.path.name}_el")  # possibly that of another receiver
-        if not mapping.is_found or (mapping.path in received and not lock.exists()):
+        if not mapping.is_found or (mapping.path in locked and not lock.exists()):
             yield mapping
 
 
-def _locked(lock: re.Pattern[str], directory: Path, process: Path) -> Iterator[Path]:
-    """The files in shared memory that this process has locked, by the names of their locks."""
+def _locked(directory: Path, process: Path) -> Iterator[Path]:
+    """The ports from which this process receives and the segments with what it sends, by their locks."""
     for descriptor in (process / "fd").iterdir():
         with contextlib.suppress(OSError):  # closed meanwhile
             folder, _, name = os.readlink(descriptor).rpartition("/")
-            if (match := lock.fullmatch(name)) and Path(folder) == directory:
+            if (match := _LOCK.fullmatch(name)) and Path(folder) == directory:
                 yield directory / match[1]
 
 
@@ -110,27 +110,30 @@ def _mappings(directory: Path, process: Path) -> Iterator[PortMapping]:
                 yield PortMapping(path, int(match[3]), start, end - start)
 
 
-def _invalidate(mapping: PortMapping, process: Path, segments: Collection[Path]) -> None:
-    """Invalidate a port unless its listener is reading: a sender that finds it dead may deadlock then.
+def _invalidate(mapping: PortMapping, process: Path, locked: Collection[Path]) -> None:
+    """Invalidate a port. If no listener waits there, also release the messages of this process.
 
-    segments: those of this process, whose messages in the port are released if no listener waits for them.
-    Raises ValueError if the layout of the port is unknown.
+    locked: the ports and segments that this process has locked. A port from which this process is reading is
+    left alone for now: a sender that finds it dead may deadlock then (see zombie_ports). That of another
+    process looks as if nobody were reading, since the reader may have been killed; what it was reading is not
+    released, since it may not have been. Raises ValueError if the layout of the port is unknown.
     """
     # Through the file system, as the port may be unmapped meanwhile. Only between the last two reads and
     # writes, for microseconds, could other memory have been mapped at its address.
-    with (process / "mem").open("r+b", buffering=0) as file, Segments() as messages:
+    with (process / "mem").open("r+b", buffering=0) as file, Segments() as segments:
         before = os.pread(file.fileno(), mapping.size, mapping.start)
         memory = bytearray(before)
         port = FastDdsPort(mapping.path, mapping.number, memory)
-        if port.is_read:
+        if port.is_read and mapping.path in locked:
             return
+        list(port.stop_reading())
         port.invalidate()
-        waiting = [] if port.is_awaited else list(port.take_waiting(segments))
+        waiting = [] if port.is_awaited else list(port.take_waiting(locked))
         stated = memory[port.number_at :][:4]
         if memory == before or os.pread(file.fileno(), 4, mapping.start + port.number_at) != stated:
             return
-        for at, (old, new) in enumerate(zip(before, memory, strict=True)):
-            if old != new:
-                os.pwrite(file.fileno(), bytes([new]), mapping.start + at)
+        changed = [at for at, (old, new) in enumerate(zip(before, memory, strict=True)) if old != new]
+        for at in reversed(changed):  # listeners, mark, messages: no sender finds it dead while it is read
+            os.pwrite(file.fileno(), memory[at : at + 1], mapping.start + at)
         for message in waiting:
-            messages.give_back_waiting(message)
+            segments.give_back_waiting(message)
