@@ -174,10 +174,7 @@ class Pinhole:
         matrix = np.array([[self.fx, 0, self.cx], [0, self.fy, self.cy], [0, 0, 1]], np.float64)
         coefficients = np.array(self.distortion, np.float64)
         plane = undistorted(points, matrix, coefficients)
-        rays = cv2.convertPointsToHomogeneous(plane)
-        seen, _ = cv2.projectPoints(rays, np.zeros(3), np.zeros(3), matrix, coefficients)
-        known = np.abs(seen - points).max(axis=2) <= _REPROJECTION_ERROR
-        known &= np.square(plane).sum(axis=2) < self.fold  # beyond it, pixels have several directions
+        known = np.square(plane).sum(axis=2) < self.fold  # beyond it, pixels have several directions
         plane = np.where(known[..., np.newaxis], plane, math.nan)
         return [(float(x), float(y)) for x, y in plane[:, 0]]
 
@@ -239,9 +236,22 @@ def undistorted(
 ) -> NDArray[np.float64]:
     """Points of the plane z = 1 that a lens without fisheye shows at pixels: both [n, 1, 2].
 
-    `matrix` [3, 3]: that of the camera; `coefficients`: its distortion, in OpenCV's order. Iterates until the
-    points are exact, as cv2.undistortPoints of OpenCV 4 does not.
+    `matrix` [3, 3]: that of the camera; `coefficients`: its distortion, in OpenCV's order. NaN for pixels at
+    which no point is shown.
     """
+    plane = _undistorted_by_opencv(pixels, matrix, coefficients)
+    missed = ~_are_shown_at(plane, pixels, matrix, coefficients)
+    if missed.any():
+        again = _undistorted_by_newton(pixels[missed, np.newaxis], matrix, coefficients)
+        found = _are_shown_at(again, pixels[missed, np.newaxis], matrix, coefficients)
+        plane[missed] = np.where(found[..., np.newaxis], again, math.nan)[:, 0]
+    return plane
+
+
+def _undistorted_by_opencv(
+    pixels: NDArray[np.float64], matrix: NDArray[np.float64], coefficients: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Fixed-point iterations; with OpenCV 4.6 and earlier they may oscillate near the limit of a lens."""
     criteria = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 50, 1e-9)
     if hasattr(cv2, "undistortPointsIter"):  # OpenCV 4, where only this function takes the criteria
         return np.asarray(cv2.undistortPointsIter(pixels, matrix, coefficients, None, None, criteria))
@@ -250,6 +260,38 @@ def undistorted(
     return plane
 
 
+def _undistorted_by_newton(
+    pixels: NDArray[np.float64], matrix: NDArray[np.float64], coefficients: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Newton's method from where a camera without distortion looks; it may not find anything, either."""
+    plane: NDArray[np.float64] = (pixels - matrix[:2, 2]) / matrix.diagonal()[:2]
+    with np.errstate(all="ignore"):  # where it does not converge
+        for _ in range(_NEWTON_STEPS):
+            rays = cv2.convertPointsToHomogeneous(plane)
+            seen, slopes = cv2.projectPoints(rays, np.zeros(3), np.zeros(3), matrix, coefficients)
+            # By x and y of a point: as by those of the camera, of which OpenCV gives the slopes.
+            (ux, uy), (vx, vy) = slopes[:, 3:5].reshape(-1, 2, 2).transpose(1, 2, 0)
+            u, v = (pixels - seen)[:, 0].T
+            step = np.stack([vy * u - uy * v, ux * v - vx * u], axis=-1) / (ux * vy - uy * vx)[:, np.newaxis]
+            plane = plane + step[:, np.newaxis]
+    return plane
+
+
+def _are_shown_at(
+    plane: NDArray[np.float64],
+    pixels: NDArray[np.float64],
+    matrix: NDArray[np.float64],
+    coefficients: NDArray[np.float64],
+) -> NDArray[np.bool_]:
+    """Whether the lens shows points, [n, 1, 2], at pixels: [n, 1]."""
+    rays = cv2.convertPointsToHomogeneous(plane)
+    seen, _ = cv2.projectPoints(rays, np.zeros(3), np.zeros(3), matrix, coefficients)
+    shown: NDArray[np.bool_] = np.abs(seen - pixels).max(axis=2) <= _REPROJECTION_ERROR
+    return shown
+
+
+_NEWTON_STEPS = 8
+"""Steps to undistort a pixel. Uncritical: near the limit of a lens four are enough."""
 _FISHEYE_STEPS = 32
 """Number of steps over 90 degrees in which the angle of a pixel is searched first. Uncritical."""
 

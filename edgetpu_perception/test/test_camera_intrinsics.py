@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from edgetpu_perception.camera_intrinsics import CameraError, Pinhole
+from edgetpu_perception.camera_intrinsics import CameraError, Pinhole, undistorted
 
 K = [500.0, 0, 320, 0, 510, 240, 0, 0, 1]
 PLUMB_BOB = [-0.3, 0.1, 0.001, -0.002, 0.01]
@@ -37,6 +37,16 @@ def test_right_and_down_are_positive() -> None:
 def test_distortion_is_undone(model: str, d: list[float]) -> None:
     camera = Pinhole.from_camera_info(640, 480, K, d, model)
     assert pixel_of(camera.bearing(100, 50), d) == pytest.approx((100, 50), abs=1e-4)
+
+
+def test_distortion_is_undone_all_over_a_picture_that_ends_near_the_limit_of_its_lens() -> None:
+    # The fixed-point iterations of OpenCV find nothing at 14 of these pixels, those of OpenCV 4.6 at 60.
+    matrix = np.array([[90.0, 0.0, 50.0], [0.0, 70.0, 75.0], [0.0, 0.0, 1.0]])
+    coefficients = np.array([-0.3, 0.1, 0.0, 0.0])
+    pixels = np.stack(np.mgrid[:128.0, :128.0], axis=-1).reshape(-1, 1, 2)
+    rays = cv2.convertPointsToHomogeneous(undistorted(pixels, matrix, coefficients))
+    seen, _ = cv2.projectPoints(rays, np.zeros(3), np.zeros(3), matrix, coefficients)
+    assert np.abs(seen - pixels).max() < 0.1
 
 
 @pytest.mark.parametrize("model", ["equidistant", "fisheye"])
