@@ -240,7 +240,7 @@ class Replay:
             self._calibrated = True
             nodes = self._nodes.values()
             for node in nodes:
-                node.answer = None  # a node that answers a request after a message has received the message
+                node.answer = None  # who answers a request after a message has most probably received that
             self._spin_until(time.monotonic() + SETTLE, lambda: all(node.has_matched() for node in nodes))
 
     def _settled(self) -> bool:

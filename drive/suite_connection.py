@@ -72,7 +72,7 @@ class SuiteConnection:
     def _meet(self, node: str) -> None:
         """Wait until a node has discovered the clients made here; raises DriveError if it does not answer.
 
-        It loses its answers before that (ros2/rmw_fastrtps issue 842), also those to the requests made here.
+        Until then its answers are lost (ros2/rmw_fastrtps issue 842), including those to requests made here.
         """
         client = self.node.create_client(GetParameters, f"{node}/get_parameters")
         asked: list[Any] = []

@@ -39,7 +39,7 @@ class ResultWatch:
         self._publishers: dict[str, tuple[Publisher, Callable[[int], Any]]] = {}
         self._results: Counter[str] = Counter()
         self._watched: set[str] = set()
-        """The topics of results."""
+        """Topics of results that are subscribed to."""
         self._sent = 0
 
     def silent(self, names: Iterable[str], seconds: float) -> list[str]:

@@ -291,7 +291,7 @@ def _are_shown_at(
 
 
 _NEWTON_STEPS = 8
-"""Steps to undistort a pixel. Uncritical: near the limit of a lens four are enough."""
+"""Steps to undistort a pixel. Uncritical: near the limit of a barrel lens four are enough."""
 _FISHEYE_STEPS = 32
 """Number of steps over 90 degrees in which the angle of a pixel is searched first. Uncritical."""
 

@@ -98,6 +98,7 @@ def run_seed(seed: int, directory: Path) -> Outcome:
     logger = logging.getLogger("edgetpu_driver")
     propagates, logger.propagate = logger.propagate, False
     logger.addHandler(log)
+    collects = gc.isenabled()
     gc.disable()  # a finaliser that waits for its thread would draw a number of this run
     try:
         with replaced(host_modules(), controller):
@@ -107,7 +108,8 @@ def run_seed(seed: int, directory: Path) -> Outcome:
     except Exception as error:
         raise AssertionError(f"seed {seed}: {error}") from error
     finally:
-        gc.enable()
+        if collects:
+            gc.enable()
         logger.removeHandler(log)
         logger.propagate = propagates
     calls = scenario.answers.calls

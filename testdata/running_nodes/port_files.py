@@ -15,7 +15,7 @@ import pytest
 from rclpy.utilities import get_rmw_implementation_identifier
 
 from edgetpu_driver.node_kit.middleware.fast_dds_memory.fast_dds_port import SHARED_MEMORY
-from edgetpu_driver.node_kit.middleware.fast_dds_memory.lost_ports import lost_ports
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.lost_ports import mapped_ports
 
 FAST_DDS_ONLY = pytest.mark.skipif(
     not get_rmw_implementation_identifier().startswith("rmw_fastrtps"), reason="needs Fast DDS"
@@ -132,6 +132,10 @@ class PortFiles:
         """State of the listener of the port in this memory."""
         return memory[self._listener_at]
 
+    def stop_reading_in(self, memory: mmap.mmap) -> None:
+        """Have the listener of the port in this memory finish its message."""
+        memory[self._listener_at] &= ~READS
+
     def flags_in(self, memory: mmap.mmap | bytes) -> int:
         """Flags of the port in this memory."""
         (flags,) = struct.unpack_from("=I", memory, self._flags_at)
@@ -162,8 +166,8 @@ def ports_of(pid: int) -> list[Path]:
 
 def keeps_ports(pid: int) -> bool:
     """Whether others can find the ports from which a process receives: none of them has been replaced."""
-    received = ports_of(pid)
-    return not any(lost.path in received for lost in lost_ports(SHARED_MEMORY, Path(f"/proc/{pid}")))
+    ports = mapped_ports(SHARED_MEMORY, Path(f"/proc/{pid}"))
+    return not any(port.received and port.is_lost for port in ports)
 
 
 def segments_of(pid: int) -> list[Path]:

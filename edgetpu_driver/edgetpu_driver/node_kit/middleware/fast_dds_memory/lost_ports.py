@@ -13,7 +13,8 @@ the old one mapped and may go on sending to that (see zombie_ports): the success
 that this sender sends arrives. The messages fill the old port, and their memory is never free again.
 
 This module sets the mark of a dead port on those that this process has mapped but no longer finds. A listener
-then makes a new port, and a sender opens the present one.
+then makes a new port, and a sender opens the present one. The messages of this process in the old one are
+released, except if a listener was waiting when it was killed: it looks like one that is about to read them.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ LOOK_PERIOD = 1.0
 """Seconds between two checks. Derived: a check takes about 1 ms, and the clients of the driver wait 2 s for
 an answer."""
 
-_LOCK = re.compile(r"(fast(?:rtps|dds)_(?:port\d+|[0-9a-f]{16}))_el(?: \(deleted\))?")
-"""The file that the receiver of a port, and the sender of a segment, keeps locked."""
+_PORT_LOCK = re.compile(r"(fast(?:rtps|dds)_port\d+)_el(?: \(deleted\))?")
+"""The file that the receiver of a port keeps locked."""
+_SEGMENT_LOCK = re.compile(r"(fast(?:rtps|dds)_[0-9a-f]{16})_el")
+"""The file that the sender of a segment keeps locked."""
 _MAPPED_PORT = re.compile(r"(\w+)-(\w+) \S+ \S+ \S+ (\d+) +(/.*/fast\w+_port\d+)(?: \(deleted\))?")
 """A line of /proc/PID/maps: start and end, inode, and path."""
 
@@ -49,10 +52,11 @@ def renew_lost_ports(directory: Path = SHARED_MEMORY, process: Path = Path("/pro
     with an unknown layout are not changed, nor is any port if /proc cannot be read.
     """
     with contextlib.suppress(OSError):
-        locked = set(_locked(directory, process))
-        for mapping in lost_ports(directory, process):
-            with contextlib.suppress(OSError, ValueError):
-                _invalidate(mapping, process, locked)
+        segments = set(_locked(_SEGMENT_LOCK, directory, process))
+        for mapping in mapped_ports(directory, process):
+            if mapping.is_lost:
+                with contextlib.suppress(OSError, ValueError):
+                    _invalidate(mapping, process, segments)
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ class PortMapping:
     """Address."""
     size: int
     """Bytes."""
+    received: bool
+    """Whether the process receives from a port of that name; otherwise it only sends to it."""
 
     @property
     def number(self) -> int:
@@ -72,63 +78,57 @@ class PortMapping:
         return int(self.path.name.rpartition("_port")[2])
 
     @property
-    def is_found(self) -> bool:
-        """Whether other processes that open the port get this one."""
+    def is_lost(self) -> bool:
+        """Whether other processes that open the port get another one, or none."""
         try:
-            return self.path.stat().st_ino == self.inode
+            is_found = self.path.stat().st_ino == self.inode
         except OSError:
-            return False
+            return True
+        lock = self.path.with_name(f"{self.path.name}_el")  # possibly that of another receiver
+        return not is_found or (self.received and not lock.exists())
 
 
-def lost_ports(directory: Path, process: Path) -> Iterator[PortMapping]:
-    """The ports to which a process sends or from which it receives, and which others do not find any more.
+def mapped_ports(directory: Path, process: Path) -> Iterator[PortMapping]:
+    """The ports that a process has mapped, from which it receives or to which it sends.
 
     process: its directory in /proc. Raises OSError if that cannot be read.
     """
-    locked = set(_locked(directory, process))
-    for mapping in _mappings(directory, process):
-        lock = mapping.path.with_name(f"{mapping.path.name}_el")  # possibly that of another receiver
-        if not mapping.is_found or (mapping.path in locked and not lock.exists()):
-            yield mapping
-
-
-def _locked(directory: Path, process: Path) -> Iterator[Path]:
-    """The ports from which this process receives and the segments with what it sends, by their locks."""
-    for descriptor in (process / "fd").iterdir():
-        with contextlib.suppress(OSError):  # closed meanwhile
-            folder, _, name = os.readlink(descriptor).rpartition("/")
-            if (match := _LOCK.fullmatch(name)) and Path(folder) == directory:
-                yield directory / match[1]
-
-
-def _mappings(directory: Path, process: Path) -> Iterator[PortMapping]:
-    """The ports that this process has mapped, which it receives from or sends to."""
+    received = set(_locked(_PORT_LOCK, directory, process))
     for line in (process / "maps").read_text().splitlines():
         if "_port" in line and (match := _MAPPED_PORT.fullmatch(line)):
             start, end, path = int(match[1], 16), int(match[2], 16), Path(match[4])
             if path.parent == directory:
-                yield PortMapping(path, int(match[3]), start, end - start)
+                yield PortMapping(path, int(match[3]), start, end - start, path in received)
 
 
-def _invalidate(mapping: PortMapping, process: Path, locked: Collection[Path]) -> None:
+def _locked(lock: re.Pattern[str], directory: Path, process: Path) -> Iterator[Path]:
+    """The ports or segments that a process has locked, by the names of their locks."""
+    for descriptor in (process / "fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            folder, _, name = os.readlink(descriptor).rpartition("/")
+            if (match := lock.fullmatch(name)) and Path(folder) == directory:
+                yield directory / match[1]
+
+
+def _invalidate(mapping: PortMapping, process: Path, segments: Collection[Path]) -> None:
     """Invalidate a port. If no listener waits there, also release the messages of this process.
 
-    locked: the ports and segments that this process has locked. A port from which this process is reading is
-    left alone for now: a sender that finds it dead may deadlock then (see zombie_ports). That of another
-    process looks as if nobody were reading, since the reader may have been killed; what it was reading is not
-    released, since it may not have been. Raises ValueError if the layout of the port is unknown.
+    segments: those of this process. A port from which this process is reading is left alone for now: a sender
+    that finds it dead may deadlock then (see zombie_ports). A port of another process is treated as if nobody
+    were reading, since the reader may have been killed; what it was reading is not released, since it may not
+    have been. Raises ValueError if the layout of the port is unknown.
     """
     # Through the file system, as the port may be unmapped meanwhile. Only between the last two reads and
     # writes, for microseconds, could other memory have been mapped at its address.
-    with (process / "mem").open("r+b", buffering=0) as file, Segments() as segments:
+    with (process / "mem").open("r+b", buffering=0) as file, Segments() as messages:
         before = os.pread(file.fileno(), mapping.size, mapping.start)
         memory = bytearray(before)
         port = FastDdsPort(mapping.path, mapping.number, memory)
-        if port.is_read and mapping.path in locked:
+        if port.is_read and mapping.received:
             return
         list(port.stop_reading())
         port.invalidate()
-        waiting = [] if port.is_awaited else list(port.take_waiting(locked))
+        waiting = [] if port.is_awaited else list(port.take_waiting(segments))
         stated = memory[port.number_at :][:4]
         if memory == before or os.pread(file.fileno(), 4, mapping.start + port.number_at) != stated:
             return
@@ -136,4 +136,4 @@ def _invalidate(mapping: PortMapping, process: Path, locked: Collection[Path]) -
         for at in reversed(changed):  # listeners, mark, messages: no sender finds it dead while it is read
             os.pwrite(file.fileno(), memory[at : at + 1], mapping.start + at)
         for message in waiting:
-            segments.give_back_waiting(message)
+            messages.give_back_waiting(message)
