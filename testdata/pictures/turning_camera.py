@@ -34,7 +34,7 @@ class World:
         matrix = np.array([[camera.fx, 0, camera.cx], [0, camera.fy, camera.cy], [0, 0, 1]])
         pixels = np.stack([x, y], axis=-1).reshape(-1, 1, 2).astype(np.float64)
         distortion = np.array(camera.distortion or [0.0] * 4)
-        plane = undistorted(pixels, matrix, distortion)[:, 0]
+        plane = np.nan_to_num(undistorted(pixels, matrix, distortion)[:, 0])  # some have no direction
         rays = np.column_stack([plane, np.ones(len(plane))])
         self.rays = rays / np.linalg.norm(rays, axis=1, keepdims=True)
         self.shape = (camera.height, camera.width)
