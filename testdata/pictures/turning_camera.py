@@ -31,7 +31,7 @@ class World:
         self.waves = (directions / np.linalg.norm(directions, axis=0) * lengths).astype(np.float32)
         self.phases = self.random.uniform(0, 2 * math.pi, waves).astype(np.float32)
         y, x = np.mgrid[: camera.height, : camera.width]
-        matrix = np.array([[camera.fx, 0, camera.cx], [0, camera.fy, camera.cy], [0, 0, 1]])
+        matrix = np.array([[camera.fx, 0.0, camera.cx], [0.0, camera.fy, camera.cy], [0.0, 0.0, 1.0]])
         pixels = np.stack([x, y], axis=-1).reshape(-1, 1, 2).astype(np.float64)
         distortion = np.array(camera.distortion or [0.0] * 4)
         plane = np.nan_to_num(undistorted(pixels, matrix, distortion)[:, 0])  # some have no direction
