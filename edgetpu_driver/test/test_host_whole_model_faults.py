@@ -20,7 +20,6 @@ from edgetpu_driver.backends.cpu_parts import CpuPartsBackend, CpuStepEngine
 from edgetpu_driver.backends.factory import make_backend
 from edgetpu_driver.engines import litert_process
 from edgetpu_driver.engines.cpu_engine import CpuEngine
-from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.errors import (
     DeviceLostError,
     GraphProcessError,
@@ -33,6 +32,7 @@ from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.sticks.stick_worker import StickWorker
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
+from testdata.devices.graph_processes import PATIENT
 from testdata.devices.hosted_whole_models import IMAGE, SEGMENTS, by_litert, check_same
 from testdata.devices.virtual_backend import backend_of
 from testdata.graphs.compiled_graphs import segments, source_graph
@@ -59,8 +59,7 @@ def test_a_model_for_which_the_system_has_no_process_or_memory_can_be_loaded_lat
     def refuse(_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    patient = ProcessLimits(load_seconds=PATIENCE, run_seconds=PATIENCE)
-    host = ModelHost(make_backend(backend, limits=patient), [whole_models], process_limits=patient)
+    host = ModelHost(make_backend(backend, limits=PATIENT), [whole_models], process_limits=PATIENT)
     host.connect()
     with monkeypatch.context() as short:
         short.setattr(litert_process, wanting, refuse)

@@ -11,18 +11,16 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver import CpuEngine, EdgeTpu, Model, VirtualEdgeTpu
-from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.engines.whole_model.recurrence import likely_feedback
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_driver.tflite.tensor import TensorSpec
 from testdata import GOLDEN, ModelFolder
+from testdata.devices.graph_processes import PATIENT
 from testdata.graphs.compiled_graphs import compiled_graph, segments, source_graph
 from testdata.graphs.recurrent_cell import recurrent_cell
-from testdata.timeouts import PATIENCE
 
-PATIENT = ProcessLimits(load_seconds=PATIENCE, run_seconds=PATIENCE)
 IMAGE = np.array([[0, 255, 7, 130, 128, 64, 200, 31]], np.uint8)
 
 

@@ -242,8 +242,9 @@ def undistorted(
     plane = _undistorted_by_opencv(pixels, matrix, coefficients)
     missed = ~_are_shown_at(plane, pixels, matrix, coefficients)
     if missed.any():
-        again = _undistorted_by_newton(pixels[missed, np.newaxis], matrix, coefficients)
-        found = _are_shown_at(again, pixels[missed, np.newaxis], matrix, coefficients)
+        wanted = pixels[missed, np.newaxis]
+        again = _undistorted_by_newton(wanted, matrix, coefficients)
+        found = _are_shown_at(again, wanted, matrix, coefficients)
         plane[missed] = np.where(found[..., np.newaxis], again, math.nan)[:, 0]
     return plane
 

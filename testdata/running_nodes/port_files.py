@@ -143,14 +143,15 @@ class PortFiles:
 
     def renew(self) -> None:
         """Replace the port by one as it was at first."""
-        other = self.path.with_name(f"{self.path.name}_new")
-        other.write_bytes(self._content)
-        other.rename(self.path)
+        self._replace(self._content)
 
     def replace_port(self) -> None:
         """Replace the port by a new file, like a process that takes it for dead."""
-        other = self.path.with_name("other")
-        other.write_bytes(self.path.read_bytes())
+        self._replace(self.path.read_bytes())
+
+    def _replace(self, content: bytes) -> None:
+        other = self.path.with_name(f"{self.path.name}_new")
+        other.write_bytes(content)
         other.rename(self.path)
 
     def remove(self) -> None:

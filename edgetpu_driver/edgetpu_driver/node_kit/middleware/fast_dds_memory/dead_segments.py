@@ -9,17 +9,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 import time
 from pathlib import Path
 
-from edgetpu_driver.node_kit.middleware.fast_dds_memory.fast_dds_port import SHARED_MEMORY
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.fast_dds_port import SEGMENT_LOCK, SHARED_MEMORY
 
 MIN_AGE = 10.0
 """Least age of a segment to be deleted, s. Derived: a process creates its lock file and locks it at once, and
 fails if another process holds the lock at that moment."""
-
-_LOCK = re.compile(r"(fast(?:rtps|dds)_[0-9a-f]{16})_el")
 
 
 def remove_dead_segments(directory: Path = SHARED_MEMORY) -> None:
@@ -29,7 +26,7 @@ def remove_dead_segments(directory: Path = SHARED_MEMORY) -> None:
     receivers have not mapped yet are lost.
     """
     for lock in directory.glob("fast*_el"):
-        if name := _LOCK.fullmatch(lock.name):
+        if name := SEGMENT_LOCK.fullmatch(lock.name):
             with contextlib.suppress(OSError):
                 _remove_if_dead(lock, directory / name[1])
 

@@ -9,6 +9,7 @@ The layout is that of Fast DDS 2.6 to 3.6 on computers with little-endian number
 from __future__ import annotations
 
 import mmap
+import re
 import struct
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -17,6 +18,8 @@ from pathlib import Path
 
 SHARED_MEMORY = Path("/dev/shm")
 """The directory of the ports and segments."""
+SEGMENT_LOCK = re.compile(r"(fast(?:rtps|dds)_[0-9a-f]{16})_el")
+"""The file that the sender of a segment keeps locked."""
 
 _LAYOUT = b"port_node_abi5"
 """Name of the layout of a port in Fast DDS 2.6 to 3.6."""

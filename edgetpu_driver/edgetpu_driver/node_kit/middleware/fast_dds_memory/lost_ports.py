@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgetpu_driver.node_kit.middleware.fast_dds_memory.fast_dds_port import (
+    SEGMENT_LOCK,
     SHARED_MEMORY,
     FastDdsPort,
     Segments,
@@ -38,8 +39,6 @@ an answer."""
 
 _PORT_LOCK = re.compile(r"(fast(?:rtps|dds)_port\d+)_el(?: \(deleted\))?")
 """The file that the receiver of a port keeps locked."""
-_SEGMENT_LOCK = re.compile(r"(fast(?:rtps|dds)_[0-9a-f]{16})_el")
-"""The file that the sender of a segment keeps locked."""
 _MAPPED_PORT = re.compile(r"(\w+)-(\w+) \S+ \S+ \S+ (\d+) +(/.*/fast\w+_port\d+)(?: \(deleted\))?")
 """A line of /proc/PID/maps: start and end, inode, and path."""
 
@@ -52,11 +51,11 @@ def renew_lost_ports(directory: Path = SHARED_MEMORY, process: Path = Path("/pro
     with an unknown layout are not changed, nor is any port if /proc cannot be read.
     """
     with contextlib.suppress(OSError):
-        segments = set(_locked(_SEGMENT_LOCK, directory, process))
-        for mapping in mapped_ports(directory, process):
-            if mapping.is_lost:
-                with contextlib.suppress(OSError, ValueError):
-                    _invalidate(mapping, process, segments)
+        lost = [mapping for mapping in mapped_ports(directory, process) if mapping.is_lost]
+        segments = set(_locked(SEGMENT_LOCK, directory, process)) if lost else set()
+        for mapping in lost:
+            with contextlib.suppress(OSError, ValueError):
+                _invalidate(mapping, process, segments)
 
 
 @dataclass(frozen=True)
