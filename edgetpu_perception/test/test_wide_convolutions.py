@@ -93,6 +93,26 @@ def test_any_maximum_gives_the_same(padding: Padding, size: tuple[int, int]) -> 
     assert_same(data)
 
 
+@pytest.mark.parametrize("size", [(3, 3), (1, 4), (5, 30), (27, 3)])
+def test_any_average_gives_the_same(size: tuple[int, int]) -> None:
+    graph = GraphBuilder("any")
+    image = graph.input("image", (1, 27, 30, 1), np.uint8, scale=1.0, zero_point=0)
+    grey = graph.quantize(image, np.int8, scale=1.0, zero_point=-128)
+    graph.output(graph.average_pool_2d(grey, size, stride=1, padding="SAME"))
+    data = graph.build()
+    assert with_wide_convolutions(data) != data
+    assert_same(data)
+
+
+@pytest.mark.parametrize("size", [(3, 2), (3, 31)])
+def test_averages_of_few_or_all_columns_stay_as_they_are(size: tuple[int, int]) -> None:
+    graph = GraphBuilder("any")
+    grey = graph.input("image", (1, 27, 30, 1), np.int8, scale=1.0, zero_point=-128)
+    graph.output(graph.average_pool_2d(grey, size, stride=1, padding="SAME"))
+    data = graph.build()
+    assert with_wide_convolutions(data) is data
+
+
 def test_a_graph_that_gains_nothing_stays_as_it_is() -> None:
     data = build_joint_graph("dense_64")
     assert with_wide_convolutions(data) is data

@@ -4,7 +4,8 @@ XNNPACK, LiteRT's CPU library, vectorises over channels, so it computes a single
 time. Here BLOCK neighbouring columns of the image become channels, and so do the corresponding columns of the
 result: each has the same kernel, shifted by its column. The sums have the same products and rounding, so the
 results are equal bit for bit. A maximum is taken along the columns and then along the rows, each time with
-all lines as channels.
+all lines as channels. An average is taken over copies of the image that are shifted by a column each, with
+all columns as channels.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ def with_wide_convolutions(data: bytes) -> bytes:
                 operators += _Rewriting(graph, operator).convolution()
             elif _is_narrow_maximum(graph, operator):
                 operators += _Rewriting(graph, operator).maximum()
+            elif _is_narrow_average(graph, operator):
+                operators += _Rewriting(graph, operator).average()
             else:
                 operators.append(operator)
         if len(operators) == len(graph.operators):
@@ -69,6 +72,16 @@ def _is_narrow_maximum(graph: Graph, operator: OperatorRecord) -> bool:
     return (
         _has_one_channel(graph, operator) and operator.options["StrideW"] == operator.options["StrideH"] == 1
     )
+
+
+def _is_narrow_average(graph: Graph, operator: OperatorRecord) -> bool:
+    """Whether it averages the pixels around every pixel of a single-channel image."""
+    if operator.name != "AVERAGE_POOL_2D" or not _has_one_channel(graph, operator):
+        return False
+    options, width = operator.options, graph.tensors[operator.inputs[0]].shape[2]
+    strides = options["StrideW"], options["StrideH"]
+    padded = options["Padding"] == schema.Padding.SAME
+    return strides == (1, 1) and padded and 3 <= options["FilterWidth"] <= width
 
 
 def _has_one_channel(graph: Graph, operator: OperatorRecord) -> bool:
@@ -130,6 +143,52 @@ class _Rewriting:
         index = self._add("TRANSPOSE", self._image, (1, rows, 1, columns), index, turned)
         self._add("RESHAPE", self._result, self._result.shape, index, self._result.shape, last=True)
         return self._steps
+
+    def average(self) -> list[OperatorRecord]:
+        """The operators that give the averages of windows that do not extend beyond the image.
+
+        The windows of the first and last columns do. They have fewer pixels, and are averaged as before.
+        """
+        (_, height, width, _), columns = self._image.shape, int(self._operator.options["FilterWidth"])
+        whole, right = width - columns + 1, columns // 2
+        row = (1, height, 1, width)
+        index = self._add("RESHAPE", self._image, row, self._operator.inputs[0], row)
+        copies = [self._part(index, (1, height, 1, whole), 3, first) for first in range(columns)]
+        index = self._join(copies, (1, height, columns, whole))
+        index = self._average(index, (1, height, 1, whole), columns)
+        shape = (1, height, whole, 1)
+        inner = self._add("RESHAPE", self._result, shape, index, shape)
+        first = self._border(0, 0, columns - 1 - right)
+        last = self._border(whole, columns - 1 - right, right)
+        self._join([first, inner, last], self._result.shape, last=True)
+        return self._steps
+
+    def _border(self, start: int, first: int, count: int) -> int:
+        """Averages of `count` columns from `start + first`, whose windows end at the border of the image."""
+        _, height, _, _ = self._image.shape
+        shape = (1, height, int(self._operator.options["FilterWidth"]) - 1, 1)
+        index = self._average(self._part(self._operator.inputs[0], shape, 2, start), shape, stride=1)
+        return self._part(index, (1, height, count, 1), 2, first)
+
+    def _average(self, index: int, shape: tuple[int, ...], stride: int) -> int:
+        """Average around every `stride`-th column."""
+        result = self._tensor(self._result, shape)
+        options = {**self._operator.options, "StrideW": stride}
+        self._steps.append(replace(self._operator, inputs=(index,), outputs=(result,), options=options))
+        return result
+
+    def _part(self, index: int, shape: tuple[int, ...], axis: int, first: int) -> int:
+        """The part of this shape that starts at `first` along an axis."""
+        start = [first if each == axis else 0 for each in range(len(shape))]
+        return self._add("SLICE", self._image, shape, index, start, shape)
+
+    def _join(self, parts: Sequence[int], shape: tuple[int, ...], last: bool = False) -> int:
+        """Put parts side by side."""
+        result = self._operator.outputs[0] if last else self._tensor(self._result, shape)
+        version, table = OPERATORS["CONCATENATION"]
+        options = {"Axis": 2, "FusedActivationFunction": schema.ActivationFunctionType.NONE}
+        self._steps.append(OperatorRecord("CONCATENATION", version, tuple(parts), (result,), table, options))
+        return result
 
     def _pool(self, index: int, size: str, shape: tuple[int, ...]) -> int:
         """Take the maximum along the columns; size: the option that gives the window."""
