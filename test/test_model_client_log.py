@@ -14,8 +14,8 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.node_kit.clients import client_problem, model_client
+from edgetpu_driver.node_kit.clients.load_result import LoadResult
 from edgetpu_driver.node_kit.clients.model_client import ModelClient
-from edgetpu_driver.node_kit.clients.remote_model import LoadResult
 from testdata.devices.fake_timers import Clock
 
 

@@ -1,4 +1,4 @@
-"""The five nodes in a running graph, compared with a user's plain graph (bench/baseline_graph.py).
+"""The five nodes in a running graph, compared with a user's plain graph (bench/baseline_rclpy_nodes.py).
 
 Both get the same 640x480 images from a camera in another process, in turns. A graph holds a rate if every
 node publishes a result for every image.
@@ -175,7 +175,7 @@ def _plain_process(names: Iterable[str]) -> list[str]:
     """Command that runs the plain nodes of these names in one process."""
     results = ((name, result_topics()[name]) for name in names)
     nodes = (f"{name}:{result.message_type.__name__}:{result.topic}" for name, result in results)
-    return [sys.executable, "-m", "bench.baseline_graph", *nodes]
+    return [sys.executable, "-m", "bench.baseline_rclpy_nodes", *nodes]
 
 
 def _directories(models: Path) -> dict[str, str]:

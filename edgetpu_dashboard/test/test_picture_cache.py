@@ -9,8 +9,8 @@ import weakref
 import numpy as np
 import pytest
 
-from edgetpu_dashboard.live.newest_pictures import ImageTap, LivePicture
 from edgetpu_dashboard.live.picture_cache import PictureCache
+from edgetpu_dashboard.live.pictures_with_results import ImageTap, LivePicture
 from edgetpu_driver.errors import InputError
 from testdata.timeouts import PATIENCE
 

@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2")
 
 from edgetpu_dashboard.live.diagnostic_readings import Reading
+from edgetpu_dashboard.live.message_numbers import Signal
 from edgetpu_dashboard.live.result_curves import ResultCurves
-from edgetpu_dashboard.live.signals import Signal
 from edgetpu_dashboard.live.snapshot import SentPoints, rate_of_results, snapshot
 
 NOW = 1000.0

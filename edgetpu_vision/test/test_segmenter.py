@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.images.region import Region
 from edgetpu_vision import LabelsError, ModelDescription, OutputsError, Segmenter
-from edgetpu_vision.segmentation.label_maps import resized_labels
+from edgetpu_vision.segmentation.label_maps_from_scores import resized_labels
 from testdata import GOLDEN
 from testdata.pictures.fixed_outputs import FixedOutputs, fixed, spec
 

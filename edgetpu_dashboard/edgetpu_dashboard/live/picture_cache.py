@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from edgetpu_dashboard.live.newest_pictures import LivePicture
 from edgetpu_dashboard.live.picture_encoding import jpeg
+from edgetpu_dashboard.live.pictures_with_results import LivePicture
 
 Encoded = tuple[LivePicture, bytes]
 """A picture, and its JPEG."""

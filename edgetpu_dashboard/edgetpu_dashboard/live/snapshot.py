@@ -11,8 +11,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from edgetpu_dashboard.live.diagnostic_readings import SEVERITY, Reading
+from edgetpu_dashboard.live.message_numbers import meaning_of
 from edgetpu_dashboard.live.result_curves import Curve
-from edgetpu_dashboard.live.signals import meaning_of
 from edgetpu_driver.node_kit.diagnostics import ImageCounters
 
 _COUNTS = tuple(each.name for each in fields(ImageCounters))

@@ -11,7 +11,7 @@ from rclpy.timer import Timer
 from sensor_msgs.msg import CameraInfo, Image
 
 from edgetpu_dashboard.live.launcher import Launcher, LaunchError
-from edgetpu_dashboard.live.signals import SIGNAL_TYPES
+from edgetpu_dashboard.live.message_numbers import SIGNAL_TYPES
 from edgetpu_dashboard.nodes.bag_recorder import BagRecorder
 from edgetpu_dashboard.nodes.graph_calls import CALLED, GraphCalls
 from edgetpu_dashboard.nodes.graph_view import GraphView

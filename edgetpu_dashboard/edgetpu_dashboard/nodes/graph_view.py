@@ -17,10 +17,10 @@ from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 
 from edgetpu_dashboard.live.diagnostic_readings import LEVELS, Reading
-from edgetpu_dashboard.live.newest_pictures import OverlayTap
+from edgetpu_dashboard.live.message_numbers import SIGNAL_TYPES, Signal
 from edgetpu_dashboard.live.picture_encoding import CAMERA_VIEW
+from edgetpu_dashboard.live.pictures_with_results import OverlayTap
 from edgetpu_dashboard.live.result_curves import ResultCurves
-from edgetpu_dashboard.live.signals import SIGNAL_TYPES, Signal
 from edgetpu_dashboard.nodes.picture_subscriptions import PictureSubscriptions, Tap
 from edgetpu_dashboard.nodes.signal_subscriptions import SignalSubscriptions
 from edgetpu_driver.errors import InputError

@@ -9,8 +9,8 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
 from sensor_msgs.msg import Image
 
-from edgetpu_dashboard.live.newest_pictures import MOST_UNMATCHED, ImageTap, OverlayTap
 from edgetpu_dashboard.live.picture_encoding import CAMERA_VIEW, Pixels
+from edgetpu_dashboard.live.pictures_with_results import MOST_UNMATCHED, ImageTap, OverlayTap
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.images.encodings import ImageError
 from edgetpu_driver.node_kit.images.image_messages import image_from_message

@@ -10,8 +10,8 @@ from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 
+from edgetpu_dashboard.live.message_numbers import new_curves, numbers_of, stamp_of
 from edgetpu_dashboard.live.result_curves import ResultCurves
-from edgetpu_dashboard.live.signals import new_curves, numbers_of, stamp_of
 from edgetpu_driver.node_kit.messages.message_types import message_type
 from edgetpu_driver.node_kit.printable_text import one_line
 

@@ -19,8 +19,8 @@ from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.images.encodings import ImageError, Pixels
 from edgetpu_driver.images.region import Region
 from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.clients.load_result import ModelFile
 from edgetpu_driver.node_kit.clients.model_client import ModelClient
-from edgetpu_driver.node_kit.clients.remote_model import ModelFile
 from edgetpu_driver.node_kit.diagnostics import ImageCounters
 from edgetpu_driver.node_kit.images.debug_image_publisher import DebugImages
 from edgetpu_driver.node_kit.images.image_parameters import image_settings

@@ -14,7 +14,7 @@ from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.node_kit.clients.driver_choice import driver_choice
-from edgetpu_driver.node_kit.clients.remote_model import ModelFile
+from edgetpu_driver.node_kit.clients.load_result import ModelFile
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.image_node import ImageNode
 from edgetpu_driver.node_kit.parameters import Setting

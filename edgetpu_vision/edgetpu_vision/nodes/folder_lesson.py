@@ -15,8 +15,8 @@ from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.clients.load_result import ModelFile
 from edgetpu_driver.node_kit.clients.model_client import ModelClient
-from edgetpu_driver.node_kit.clients.remote_model import ModelFile
 from edgetpu_driver.node_kit.executor.executor_calls import executor_calls
 from edgetpu_vision.algorithm import Frame
 from edgetpu_vision.embedding.embedder import Embedder

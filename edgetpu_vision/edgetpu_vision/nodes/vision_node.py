@@ -15,7 +15,7 @@ from edgetpu_driver.engines.whole_model.model import LONGEST_GAP
 from edgetpu_driver.engines.whole_model.recurrence import State, feedback_of, likely_feedback
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.images.region import Region
-from edgetpu_driver.node_kit.clients.remote_model import ModelFile
+from edgetpu_driver.node_kit.clients.load_result import ModelFile
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.image_node import ImageNode, PreparedFrame
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_LATCHED

@@ -15,7 +15,7 @@ from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm,
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.output_maps import channels_last, fits_aspect, with_channels_last
 from edgetpu_vision.output_values import is_quantised, single_output
-from edgetpu_vision.segmentation.label_maps import LabelMap, label_map_of_values, resized_labels
+from edgetpu_vision.segmentation.label_maps_from_scores import LabelMap, label_map_of_values, resized_labels
 from edgetpu_vision.segmentation.segmentation import Segmentation
 
 _MOST_UINT8 = 256

@@ -21,7 +21,7 @@ from edgetpu_driver.host.requests.admission import LOADING
 from edgetpu_driver.host.requests.answers import answered
 from edgetpu_driver.host.requests.request_terms import RequestTerms
 from edgetpu_driver.node_kit.clients import local_drivers
-from edgetpu_driver.node_kit.clients.remote_model import (
+from edgetpu_driver.node_kit.clients.load_result import (
     DEFAULT_OPTIONS,
     InvokeOptions,
     LoadResult,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.host.models.inference_result import InferenceResult
-from edgetpu_driver.node_kit.clients.remote_model import LoadResult
+from edgetpu_driver.node_kit.clients.load_result import LoadResult
 
 
 class ForeignResults:

@@ -21,7 +21,7 @@ from edgetpu_driver.node_kit.clients.client_problem import ClientProblem
 from edgetpu_driver.node_kit.clients.driver_choice import driver_choice
 from edgetpu_driver.node_kit.clients.driver_transports import DirectTransport, ServiceTransport, Transport
 from edgetpu_driver.node_kit.clients.foreign_results import ForeignResults
-from edgetpu_driver.node_kit.clients.remote_model import InvokeOptions, LoadResult, ModelFile, name_on_driver
+from edgetpu_driver.node_kit.clients.load_result import InvokeOptions, LoadResult, ModelFile, name_on_driver
 from edgetpu_driver.node_kit.executor.steady_timers import create_steady_timer
 from edgetpu_driver.node_kit.messages.error_codes import is_lasting
 from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs

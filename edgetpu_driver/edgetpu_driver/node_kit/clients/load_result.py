@@ -1,4 +1,4 @@
-"""A model that a driver has loaded, and the options of a client's requests."""
+"""The result of loading a model on a driver, and the options of requests to run it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph of a user without the suite, as a baseline: `python -m bench.baseline_graph NAME:TYPE:TOPIC ..`.
+"""A user's own graph, as a baseline: `python -m bench.baseline_rclpy_nodes NAME:TYPE:TOPIC ..`.
 
 Plain rclpy nodes in one process, each with its name, the type of its result in edgetpu_msgs and its topic.
 Each subscribes to the images, resizes them with cv2.resize, runs its model with LiteRT in the callback and

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from edgetpu_dashboard.live.signals import (
+from edgetpu_dashboard.live.message_numbers import (
     MOST_NUMBERS,
     SIGNAL_TYPES,
     meaning_of,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetpu_dashboard.live import newest_pictures
-from edgetpu_dashboard.live.newest_pictures import ImageTap, OverlayTap
+from edgetpu_dashboard.live import pictures_with_results
+from edgetpu_dashboard.live.pictures_with_results import ImageTap, OverlayTap
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.images import drawing
 
@@ -55,7 +55,7 @@ def test_an_image_is_shown_bare_if_its_result_cannot_be_drawn(number: float) -> 
 
 
 def test_images_are_shown_bare_after_a_while_without_results(tap: OverlayTap) -> None:
-    assert newest_pictures.BARE_AFTER == 2.0
+    assert pictures_with_results.BARE_AFTER == 2.0
     for second in (5, 6, 7):
         tap.put_image((second, 0), 50, 10)
     assert tap.number == 0
@@ -76,7 +76,7 @@ def test_results_of_another_camera_are_counted(tap: OverlayTap) -> None:
 
 
 def test_images_are_kept_up_to_a_limit(tap: OverlayTap, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(newest_pictures, "KEPT_BYTES", 25)
+    monkeypatch.setattr(pictures_with_results, "KEPT_BYTES", 25)
     for number in range(3):
         tap.put_image((0, number), 50, 10)
     tap.put_result((0, 0), 5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgetpu_driver.node_kit.clients.remote_model import name_on_driver
+from edgetpu_driver.node_kit.clients.load_result import name_on_driver
 
 
 @pytest.mark.parametrize(
