@@ -137,17 +137,19 @@ class _Rewriting:
         (_, height, width, _), (_, rows, columns, _) = self._image.shape, self._result.shape
         shape, turned = (1, height, 1, width), (0, 3, 2, 1)
         index = self._add("RESHAPE", self._image, shape, self._operator.inputs[0], shape)
-        index = self._pool(index, "FilterHeight", (1, rows, 1, width))
+        index = self._pool(index, (1, rows, 1, width), FilterWidth=1)
         index = self._add("TRANSPOSE", self._image, (1, width, 1, rows), index, turned)
-        index = self._pool(index, "FilterWidth", (1, columns, 1, rows))
+        size = self._operator.options["FilterWidth"]
+        index = self._pool(index, (1, columns, 1, rows), FilterWidth=1, FilterHeight=size)
         index = self._add("TRANSPOSE", self._image, (1, rows, 1, columns), index, turned)
         self._add("RESHAPE", self._result, self._result.shape, index, self._result.shape, last=True)
         return self._steps
 
     def average(self) -> list[OperatorRecord]:
-        """The operators that give the averages of windows that do not extend beyond the image.
+        """The operators that give the averages of windows.
 
-        The windows of the first and last columns do. They have fewer pixels, and are averaged as before.
+        The windows of the first and last columns extend beyond the image, so that they have fewer pixels;
+        they are averaged one by one as before.
         """
         (_, height, width, _), columns = self._image.shape, int(self._operator.options["FilterWidth"])
         whole, right = width - columns + 1, columns // 2
@@ -155,7 +157,7 @@ class _Rewriting:
         index = self._add("RESHAPE", self._image, row, self._operator.inputs[0], row)
         copies = [self._part(index, (1, height, 1, whole), 3, first) for first in range(columns)]
         index = self._join(copies, (1, height, columns, whole))
-        index = self._average(index, (1, height, 1, whole), columns)
+        index = self._pool(index, (1, height, 1, whole), StrideW=columns)
         shape = (1, height, whole, 1)
         inner = self._add("RESHAPE", self._result, shape, index, shape)
         first = self._border(0, 0, columns - 1 - right)
@@ -167,15 +169,8 @@ class _Rewriting:
         """Averages of `count` columns from `start + first`, whose windows end at the border of the image."""
         _, height, _, _ = self._image.shape
         shape = (1, height, int(self._operator.options["FilterWidth"]) - 1, 1)
-        index = self._average(self._part(self._operator.inputs[0], shape, 2, start), shape, stride=1)
+        index = self._pool(self._part(self._operator.inputs[0], shape, 2, start), shape)
         return self._part(index, (1, height, count, 1), 2, first)
-
-    def _average(self, index: int, shape: tuple[int, ...], stride: int) -> int:
-        """Average around every `stride`-th column."""
-        result = self._tensor(self._result, shape)
-        options = {**self._operator.options, "StrideW": stride}
-        self._steps.append(replace(self._operator, inputs=(index,), outputs=(result,), options=options))
-        return result
 
     def _part(self, index: int, shape: tuple[int, ...], axis: int, first: int) -> int:
         """The part of this shape that starts at `first` along an axis."""
@@ -190,11 +185,11 @@ class _Rewriting:
         self._steps.append(OperatorRecord("CONCATENATION", version, tuple(parts), (result,), table, options))
         return result
 
-    def _pool(self, index: int, size: str, shape: tuple[int, ...]) -> int:
-        """Take the maximum along the columns; size: the option that gives the window."""
-        options = {**self._operator.options, "FilterWidth": 1, "FilterHeight": self._operator.options[size]}
+    def _pool(self, index: int, shape: tuple[int, ...], **options: float) -> int:
+        """Apply the operator with other options; shape: of the result."""
         result = self._tensor(self._result, shape)
-        self._steps.append(replace(self._operator, inputs=(index,), outputs=(result,), options=options))
+        changed = {**self._operator.options, **options}
+        self._steps.append(replace(self._operator, inputs=(index,), outputs=(result,), options=changed))
         return result
 
     def _padding(self, size: int, result: int, kernel: int) -> tuple[int, int]:
