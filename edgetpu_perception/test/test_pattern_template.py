@@ -140,6 +140,14 @@ def test_weights_sum_to_zero_and_use_the_full_range_of_int8() -> None:
     assert np.abs(tracker.weights.astype(int)).max() == 127
 
 
+@pytest.mark.parametrize("seed", [279, 848, 953])
+def test_weights_are_computed_in_float64(seed: int) -> None:
+    """Rounded to float32, some of these px would be on the other side of a half step."""
+    patch, mask = np.random.default_rng(seed).integers(0, 256, (8, 8)), np.ones((8, 8), np.bool_)
+    weights, exact = (pattern.quantise(patch.astype(each), mask) for each in (np.float32, np.float64))
+    assert weights.tolist() == exact.tolist()
+
+
 def test_the_response_of_a_strong_template_to_itself_is_within_the_outputs_range(
     trained_tracker: tuple[PatternTracker, Image],
 ) -> None:

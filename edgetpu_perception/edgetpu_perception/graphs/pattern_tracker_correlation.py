@@ -162,6 +162,15 @@ def draft(
     return graph
 
 
+def without_mean(patch: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """A patch of grey levels minus the mean of the pixels in the mask, 0 outside it: [h, w].
+
+    NumPy 1 subtracts a float64 scalar from a float32 array in float32, NumPy 2 in float64.
+    """
+    mean = patch[mask].mean(dtype=np.float64)
+    return np.where(mask, patch.astype(np.float64) - mean, 0.0)
+
+
 def quantise(
     patch: NDArray[np.float32], mask: NDArray[np.bool_], largest_response: float = math.inf
 ) -> NDArray[np.int8]:
@@ -171,7 +180,7 @@ def quantise(
     the patch's response to itself, times HEADROOM, would exceed `largest_response`. All are 0 for a patch
     without contrast.
     """
-    deviation = np.where(mask, patch - patch[mask].mean(dtype=np.float64), 0.0)
+    deviation = without_mean(patch, mask)
     peak, power = float(np.abs(deviation).max()), float(np.sum(deviation**2))
     if peak < 1e-3:
         return np.zeros(patch.shape, np.int8)

@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_perception.graphs.pattern_tracker_correlation import without_mean
 from edgetpu_perception.pattern_tracker.patch_alignment import Aligner
 
 EXPECTED_NOISE = 4.0
@@ -81,7 +82,7 @@ def _chance_score(patch: NDArray[np.float32], mask: NDArray[np.bool_]) -> float:
     """
     height, width = patch.shape
     size = (2 * height, 2 * width)
-    deviation = np.where(mask, patch - patch[mask].mean(dtype=np.float64), 0.0)
+    deviation = without_mean(patch, mask)
     distance = np.hypot(*np.meshgrid(*(np.fft.fftfreq(n, 1 / n) for n in size), indexing="ij"))
     power = float(np.sum(deviation**2))
     patch_variance = -float(np.sum(_autocorrelation(deviation, size) * distance)) / max(power, 1e-9)

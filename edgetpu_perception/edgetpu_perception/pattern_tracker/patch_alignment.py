@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_perception.graphs.pattern_tracker_correlation import without_mean
 from edgetpu_perception.pattern_tracker.clipped_patch import ClippedPatch
 from edgetpu_perception.pattern_tracker.window_score import window_score
 
@@ -191,7 +192,7 @@ class Aligner:
         self._mask = None if mask.all() else mask.ravel().astype(np.float32)
         self._count = int(np.count_nonzero(mask))
         self._mean = patch[mask].mean(dtype=np.float64)
-        deviation = np.where(mask, patch - self._mean, 0.0)
+        deviation = without_mean(patch, mask)
         self.norm = max(float(np.linalg.norm(deviation)), 1e-6)
         """Euclidean norm of the patch without its mean, grey levels."""
         direction = deviation.ravel() / self.norm

@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_perception.graphs.pattern_tracker_correlation import without_mean
 from edgetpu_perception.pattern_tracker.patch_alignment import (
     GROWTH_FLOOR_PX,
     ROUNDING_PX,
@@ -113,7 +114,7 @@ class PlaneAligner:
         self._converged = converged
         self._mask = None if mask.all() else mask.ravel().astype(np.float32)
         self._count = int(np.count_nonzero(mask))
-        deviation = np.where(mask, patch - patch[mask].mean(dtype=np.float64), 0.0)
+        deviation = without_mean(patch, mask)
         self._norm = max(float(np.linalg.norm(deviation)), 1e-6)
         direction = deviation.ravel() / self._norm
         jacobian = self._jacobian(patch, mask, direction)
