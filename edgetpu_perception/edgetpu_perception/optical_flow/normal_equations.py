@@ -110,7 +110,8 @@ class NormalEquations:
         `weights`: one for each neighbourhood's equations, [neighbourhoods]; None if all are 1.
         `roughness`: see Registration.
         """
-        sums = self.sums.sum(axis=1) if weights is None else self.sums @ np.square(weights)
+        # For arrays of this size, `dot` takes half as long as `@`.
+        sums = self.sums.sum(axis=1) if weights is None else self.sums.dot(np.square(weights))
         xx, xy, xc, xr, yy, yc, yr, cc, cr, rr = sums.tolist()
         xx, yy, cc = xx + MIN_ENERGY, yy + MIN_ENERGY, cc + MIN_ENERGY
         inverse = _inverse((xx, xy, xc, yy, yc, cc))
@@ -136,14 +137,14 @@ class NormalEquations:
             (-a * x, -a * y - b * x, -a * c - d * x, a, -b * y, -b * c - d * y, b, -d * c, d, 0.0)
             for a, b, d in ((xx, xy, xc), (xy, yy, yc))
         ]
-        pulled = (np.array(pulls) @ self.sums) * np.square(weights)
+        pulled = np.array(pulls).dot(self.sums) * np.square(weights)
         variance: NDArray[np.float64] = np.square(pulled, out=pulled).sum(axis=1)
         return variance
 
     def agreement(self, step: Vector, weights: NDArray[np.float64]) -> float:
         """Correlation of the two frames after a step, -1..1, in neighbourhoods with these `weights`."""
         x, y, c = step
-        xx, xy, xc, xr, yy, yc, yr, cc, cr, rr = (self.sums @ np.square(weights)).tolist()
+        xx, xy, xc, xr, yy, yc, yr, cc, cr, rr = self.sums.dot(np.square(weights)).tolist()
         left = x * (xx * x + 2 * (xy * y + xc * c - xr)) + y * (yy * y + 2 * (yc * c - yr))
         return float(agreement(cc, max(left + c * (cc * c - 2 * cr) + rr, 0.0)))
 
