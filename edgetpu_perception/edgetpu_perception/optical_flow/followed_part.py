@@ -168,8 +168,7 @@ class PartFinder:
 
     def _dominant(self, everything: FollowedPart, motions: NeighbourhoodMotions) -> FollowedPart:
         followers = motions.within(MAX_DEVIATION_CELLS)
-        part = replace(everything, weights=followers.weights(*followers.dominant()))
-        part = self._settled(part, followers)
+        part = self._settled(everything, followers, followers.dominant())
         return self._with_shares(part, followers)
 
     def _with_shares(self, part: FollowedPart, followers: Followers) -> FollowedPart:
@@ -200,7 +199,7 @@ class PartFinder:
             part = part if near else self._narrowed(part, motions)
             return part.doubted(*pull_of_contrast(motions, part.normal, self._roughness, part.step[:2]))
         followers = motions.within(MAX_DEVIATION_CELLS, larger.side)
-        start = self._settled(replace(part, weights=followers.weights(*larger.step[:2])), followers)
+        start = self._settled(part, followers, larger.step[:2])
         if part.weights is not None:
             start = self._with_shares(start, motions.within(MAX_DEVIATION_CELLS))
         return self._narrowed(start, motions, larger.side).doubted(*larger.doubt)
@@ -231,17 +230,14 @@ class PartFinder:
 
     def _settled_near(self, part: FollowedPart, followers: Followers, deviation: float) -> FollowedPart:
         """The part that follows the dominant motion near that of a part, within a deviation in cells."""
-        motion = followers.dominant_near(*part.step[:2], deviation)
-        return self._settled(replace(part, weights=followers.weights(*motion)), followers)
+        return self._settled(part, followers, followers.dominant_near(*part.step[:2], deviation))
 
-    def _settled(self, part: FollowedPart, followers: Followers) -> FollowedPart:
-        """Solve and weight in turn, starting with the weights of a part."""
-        weights = part.weights
-        assert weights is not None
-        for _ in range(REWEIGHTED_STEPS):
-            step, _ = part.normal.solve(weights, self._roughness)
-            weights = followers.weights(*step[:2])
-        step, inverse = part.normal.solve(weights, self._roughness)
+    def _settled(self, part: FollowedPart, followers: Followers, motion: tuple[float, float]) -> FollowedPart:
+        """Weight and solve in turn, starting at a motion in cells."""
+        for _ in range(REWEIGHTED_STEPS + 1):
+            weights = followers.weights(*motion)
+            step, inverse = part.normal.solve(weights, self._roughness)
+            motion = step[:2]
         return replace(part, step=step, inverse=inverse, weights=weights)
 
     def _change_removed(
