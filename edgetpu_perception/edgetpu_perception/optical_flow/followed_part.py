@@ -265,6 +265,7 @@ class PartFinder:
         explained = 1 - np.minimum(by_smooth, by_two)
         if explained @ (1 - smooth.followers) > SMOOTH_SHARE * (explained @ (1 - alike)):
             return None
-        median, (dx, dy) = smooth.field.median(self._height, self._width)
-        remove(equations, smooth.field, median)
+        field = smooth.field()
+        median, (dx, dy) = field.median(self._height, self._width)
+        remove(equations, field, median)
         return float(dx), float(dy)

@@ -90,13 +90,42 @@ Given by _TERMS.
 class SmoothMotion:
     """A smooth motion, and how well it explains the picture."""
 
-    field: MotionField
+    equations: NormalEquations
+    system: NDArray[np.float64]
+    """Normal matrix of the unknowns, [9, 9]."""
+    solution: NDArray[np.float64]
+    """The unknowns, before `_without_noise`: [9]."""
+    weights: NDArray[np.float64]
+    """Those with which the neighbourhoods determined the solution, [n]."""
+    dx: NDArray[np.float64]
+    """Motion of each neighbourhood from the whole shift by that solution, cells: [n]."""
+    dy: NDArray[np.float64]
     left: NDArray[np.float64]
-    """Sum of squares that the motion leaves in each neighbourhood, before `_without_noise`: [n]."""
+    """Sum of squares that this motion leaves in each neighbourhood, [n]."""
     followers: NDArray[np.float64]
-    """1 for neighbourhoods that follow that motion, less for the others: [n]."""
-    farthest: float
-    """Largest motion along an axis in any neighbourhood, from the whole shift, cells."""
+    """1 for neighbourhoods that follow this motion, less for the others: [n]."""
+
+    @property
+    def farthest(self) -> float:
+        """Largest motion along an axis in any neighbourhood, from the whole shift, cells."""
+        return float(max(np.abs(self.dx).max(), np.abs(self.dy).max()))
+
+    def field(self) -> MotionField:
+        """The motion at every position, without the effect of noise."""
+        equations = self.equations
+        unit, places, _ = _positions(equations.rows, equations.columns, equations.side)
+        pulls = _UNKNOWNS @ _pulls(equations, places, self.dx, self.dy, float(self.solution[-1]))
+        covariance = _covariance(self.system, pulls * np.square(self.weights))
+        terms = _without_noise(self.solution, covariance) @ _UNKNOWNS
+        of_terms = _UNKNOWNS.T @ covariance @ _UNKNOWNS
+        followers = self.followers
+        return MotionField(
+            unit,
+            terms[:10].reshape(2, 5),
+            np.array((of_terms[:5, :5], of_terms[5:10, 5:10])),
+            _means(places, np.square(followers), equations),
+            int(np.count_nonzero(followers < LEAST_FOLLOWING_WEIGHT)) / len(followers),
+        )
 
 
 def smooth_motion(equations: NormalEquations, common: float) -> SmoothMotion:
@@ -104,31 +133,18 @@ def smooth_motion(equations: NormalEquations, common: float) -> SmoothMotion:
 
     `common`: largest sum of squares that noise leaves in a neighbourhood.
     """
-    unit, places, products = _positions(equations.rows, equations.columns, equations.side)
+    _, places, products = _positions(equations.rows, equations.columns, equations.side)
     slope, sums = equations.slope, equations.sums.T
     after = np.ones(places.shape[2])
     for _ in range(STEPS):
         weights = after
-        system, solution = _least_squares((products * np.square(weights)) @ sums)
-        terms = solution @ _UNKNOWNS
-        dx, dy = terms[:5] @ places[0], terms[5:10] @ places[1]
+        system, solution = _least_squares((products * np.square(weights)).dot(sums))
+        terms = solution.dot(_UNKNOWNS)
+        dx, dy = terms[:5].dot(places[0]), terms[5:10].dot(places[1])
         left = equations.left_by_each(dx, dy, float(terms[10]))
         deviation = DEVIATION_CELLS + DEVIATION_SHARE * np.hypot(dx - terms[0], dy - terms[5])
         after = follow(left / (common + np.square(deviation) * slope))
-    pulls = _UNKNOWNS @ _pulls(equations, places, dx, dy, float(terms[10]))
-    covariance = _covariance(system, pulls * np.square(weights))
-    terms = _without_noise(solution, covariance) @ _UNKNOWNS
-    of_terms = _UNKNOWNS.T @ covariance @ _UNKNOWNS
-    not_following = int(np.count_nonzero(after < LEAST_FOLLOWING_WEIGHT)) / len(after)
-    field = MotionField(
-        unit,
-        terms[:10].reshape(2, 5),
-        np.stack((of_terms[:5, :5], of_terms[5:10, 5:10])),
-        _means(places, np.square(after), equations),
-        not_following,
-    )
-    farthest = float(max(np.abs(dx).max(), np.abs(dy).max()))
-    return SmoothMotion(field, left, after, farthest)
+    return SmoothMotion(equations, system, solution, weights, dx, dy, left, after)
 
 
 def _pulls(
@@ -200,9 +216,9 @@ def _positions(rows: int, columns: int, side: int) -> tuple[float, NDArray[np.fl
 def _least_squares(moments: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Normal matrix, [9, 9], and solution, [9], from products of positions times those of derivatives."""
     terms = moments.take(_SYSTEM)
-    system = _UNKNOWNS @ terms[:, :-1] @ _UNKNOWNS.T
+    system = _UNKNOWNS.dot(terms[:, :-1]).dot(_UNKNOWNS.T)
     diagonal = system.reshape(-1)[:: len(system) + 1]
     diagonal += LEAST_SHARE * float(diagonal.max()) + MIN_ENERGY
     # NumPy takes three times as long for a matrix of this size.
-    _, solution = cv2.solve(system, _UNKNOWNS @ terms[:, -1:], flags=cv2.DECOMP_CHOLESKY)
+    _, solution = cv2.solve(system, _UNKNOWNS.dot(terms[:, -1:]), flags=cv2.DECOMP_CHOLESKY)
     return system, np.asarray(solution)[:, 0]
