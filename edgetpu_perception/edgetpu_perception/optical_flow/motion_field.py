@@ -80,9 +80,9 @@ class MotionField:
         medians, variances = np.empty(2), np.empty(2)
         for axis, motion in enumerate(self._motion(places)):
             order = motion.argsort()
+            ranked = motion[order].tolist()
             slower, medians[axis], faster = (
-                motion[order[rank - 1 : rank + 1]].mean()
-                for rank in (middle - beside, middle, middle + beside)
+                (ranked[rank - 1] + ranked[rank]) / 2 for rank in (middle - beside, middle, middle + beside)
             )
             way = places[axis][:, order[middle - near : middle + near]].mean(axis=1) - self.measured_at[axis]
             # A value anywhere between two bounds has a variance of a twelfth of their squared distance.

@@ -156,7 +156,7 @@ class Registration:
         for before, after in zip(first.spectra, second.spectra, strict=True):
             cross = cross + cv2.mulSpectrums(after, before, 0, conjB=True)
         products = cv2.idft(cross, flags=cv2.DFT_REAL_OUTPUT | cv2.DFT_SCALE)
-        within_reach: Floats = products[self._dy][:, self._dx]
+        within_reach: Floats = products.take(self._dy, axis=0).take(self._dx, axis=1)
         return within_reach
 
     def without(self, first: Texture, second: Texture, shift: Shift) -> Texture:
@@ -267,9 +267,9 @@ class Registration:
     def _energy(self, maps: Floats) -> Floats:
         squares = np.square(maps)
         total = cv2.integral(squares[0] if len(maps) == 1 else squares.sum(axis=0))
-        strips = total[self._bottom] - total[self._top]
-        energy: Floats = (strips[:, self._right] - strips[:, self._left]).astype(np.float32)
-        return energy
+        strips = total.take(self._bottom, axis=0) - total.take(self._top, axis=0)
+        energy: Floats = strips.take(self._right, axis=1) - strips.take(self._left, axis=1)
+        return energy.astype(np.float32)
 
 
 def highest(scores: Floats) -> tuple[int, int]:
