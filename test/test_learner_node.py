@@ -275,6 +275,18 @@ def test_without_images_a_lesson_ends(school: School, monkeypatch: pytest.Monkey
     assert "0 of 3" in answer.message
 
 
+def test_without_its_model_a_lesson_ends_with_what_the_model_lacks(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (result,) = school.learner.set_parameters([Parameter("model", value="missing")])
+    assert result.successful
+    school.spin_until(lambda: "missing" in school.learner._client.problem)
+    monkeypatch.setattr(learner_node, "PATIENCE", 0.0)
+    answer = school.call(Learn, "learn", label="red", images=3)
+    assert (answer.success, answer.error.value) == (False, ErrorCode.UNAVAILABLE)
+    assert answer.message.startswith("the model is not loaded: no missing.tflite in ")
+
+
 def test_a_lesson_waits_for_its_turn_while_images_come(school: School) -> None:
     for label in ("red", "green"):
         school.learner._begin_lesson(Learn.Request(label=label, images=2), lambda _: None)

@@ -223,8 +223,8 @@ class LearnerNode(VisionNode):
                 )
             self._lessons.append(_Lesson(request, respond, time.monotonic() + PATIENCE))
             return
-        if self._bound is None or self._client is None:
-            raise UnavailableError(f"the model is not loaded: {self._client and self._client.problem}")
+        if self._bound is None:
+            raise UnavailableError(self._without_model())
         folder = named_file(self.values["pictures_directory"], "pictures", request.folder).with_suffix("")
 
         def taught(vectors: Sequence[NDArray[np.float32]] | EdgeTpuError) -> None:
@@ -284,6 +284,12 @@ class LearnerNode(VisionNode):
         self._finishing.append((time.monotonic() + PATIENCE, answer))
         self._train(answer)
 
+    def _without_model(self) -> str:
+        """Why nothing can be learned; empty while the model is loaded."""
+        if self._bound is not None:
+            return ""
+        return f"the model is not loaded: {self._client and self._client.problem}"
+
     def _train(self, usable: Callable[[], None] = lambda: None) -> None:
         self._head.learn(self._examples.at_present(), self.values["method"], usable)
 
@@ -303,7 +309,7 @@ class LearnerNode(VisionNode):
         for lesson in [each for each in self._lessons if each.until < now]:
             self._lessons.remove(lesson)
             reason = f"no image for {PATIENCE:g} s; {len(lesson.vectors)} of {max(1, lesson.request.images)}"
-            self._answer_learn(lesson.respond, 0, UnavailableError(reason))
+            self._answer_learn(lesson.respond, 0, UnavailableError(self._without_model() or reason))
         for folder in list(self._folders):
             folder.check()
         overdue = [answer for until, answer in self._finishing if until < now]
