@@ -309,6 +309,14 @@ class TestQueuedModels:
                 host.load("broken", f"broken_{number}")
         assert [model.name for model in host.models()] == ["broken_1", "broken_2"]
 
+    def test_models_that_failed_are_not_named_as_loaded(self, host: ModelHost) -> None:
+        host.load("plus")
+        with pytest.raises(ModelFormatError):
+            host.load("broken")
+        with pytest.raises(ModelNotFoundError) as failure:
+            host.model("other")
+        assert str(failure.value) == "no model 'other' is loaded; loaded: plus"
+
     def test_a_model_that_failed_can_be_unloaded(self, host: ModelHost) -> None:
         with pytest.raises(ModelFormatError):
             host.load("broken")

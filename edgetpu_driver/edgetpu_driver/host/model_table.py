@@ -166,8 +166,8 @@ class ModelTable:
             return name
         model = self._models.get(name)
         if model is None:
-            with self._lock:
-                names = ", ".join(self._models) or "none"
+            loaded = (each.name for each in self.models() if each.state is not ModelState.FAILED)
+            names = ", ".join(loaded) or "none"
             raise ModelNotFoundError(f"no model '{name}' is loaded; loaded: {names}")
         return model
 
