@@ -103,6 +103,12 @@ def test_ambiguous_templates_are_refused(patch: Image, reason: TemplateReason) -
     assert outcome.reason is reason
 
 
+def test_a_patch_that_is_too_small_to_be_seen_in_the_search_image_is_refused_with_its_size_there() -> None:
+    view = np.random.default_rng(0).integers(0, 256, (480, 640)).astype(np.uint8)
+    outcome = PatternTracker().set_template(view[100:104, 100:104], view=view)
+    assert outcome.message == "refused: it has no contrast (resized, it is 1x1 px of one grey level)"
+
+
 def test_a_template_without_any_contrast_is_refused_even_on_request() -> None:
     outcome = PatternTracker().set_template(np.full((16, 16), 80, np.uint8), accept_ambiguous=True)
     assert not outcome.accepted

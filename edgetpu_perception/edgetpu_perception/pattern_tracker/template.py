@@ -205,7 +205,8 @@ def judge(
     sigma = math.inf if matcher is None else matcher.sigma(EXPECTED_NOISE)
     reason = TemplateReason.GOOD
     if matcher is None:
-        reason, figures = TemplateReason.FLAT, "all its pixels are the same"
+        height, width = template.size
+        reason, figures = TemplateReason.FLAT, f"resized, it is {width}x{height} px of one grey level"
     elif matcher.expected.clarity < MIN_CLARITY:
         reason = TemplateReason.PLAIN
         figures = (
