@@ -26,6 +26,7 @@ class ImageFault(enum.Enum):
     EMPTY = "empty"
     ENCODING = "unknown encoding"
     STEP = "wrong step"
+    WIDTH = "wrong width"
     LENGTH = "wrong data length"
     CONTENT = "undecodable data"
     SIZE = "too many pixels"
@@ -105,7 +106,7 @@ def check_layout(encoding: str, height: int, width: int, step: int, length: int)
         raise ImageError(ImageFault.EMPTY, f"expected at least one pixel; got {width}x{height}")
     row = row_bytes(encoding, width)
     if _ENCODINGS[encoding].even_width and width % 2:
-        raise ImageError(ImageFault.STEP, f"expected an even width for {encoding}; got {width}")
+        raise ImageError(ImageFault.WIDTH, f"expected an even width for {encoding}; got {width}")
     if step < row:
         raise ImageError(ImageFault.STEP, f"expected at least {row} bytes a row for {encoding}; got {step}")
     if length != height * step:
