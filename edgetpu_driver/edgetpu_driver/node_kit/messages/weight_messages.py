@@ -36,7 +36,9 @@ def weight_request(message: SetWeights.Request) -> WeightRequest:
     if len(message.shape) > LARGEST_RANK:
         raise InputError(f"expected at most {LARGEST_RANK} dimensions; got {len(message.shape)}")
     shape = [int(size) for size in message.shape]
-    if not shape or prod(shape) != values.size:
+    if not shape:
+        raise InputError("expected the shape of the weights, such as [rows, columns]; got none")
+    if prod(shape) != values.size:
         raise InputError(f"expected as many weights as shape {shape} has; got {values.size}")
     try:
         weights = values.reshape(shape)
