@@ -12,8 +12,10 @@ pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
 from diagnostic_msgs.msg import DiagnosticArray
+from rcl_interfaces.msg import Log
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
+from rclpy.qos import DurabilityPolicy, QoSProfile
 from sensor_msgs.msg import CameraInfo, Image
 from std_srvs.srv import Trigger
 
@@ -73,13 +75,20 @@ def test_a_bad_value_is_refused_with_the_reason(start_camera: Any, graph: Any) -
 
 def test_a_webcam_that_is_not_there_is_told_and_asked_for_again(start_camera: Any, graph: Any) -> None:
     told = graph.collect(DiagnosticArray, "/diagnostics")
+    logs = graph.collect(Log, "/rosout", QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL))
     images = graph.collect(Image, "/image")
     start_camera("source:=webcam", "device:='987'")
     graph.spin_until(
         lambda: any("no webcam: there is no /dev/video987" in each.status[0].message for each in told)
     )
+    lines = [
+        "no webcam: there is no /dev/video987; `ls /dev/video*` lists the devices; trying again every 1 s",
+        "there are pictures now",
+    ]
+    graph.spin_until(lambda: [each.msg for each in logs if each.name == "camera"] == lines[:1])
     assert set_parameter(graph, "source", "noise") == (True, "")
     graph.spin_until(lambda: bool(images))
+    graph.spin_until(lambda: [each.msg for each in logs if each.name == "camera"] == lines)
 
 
 def test_while_paused_pictures_come_one_by_one(start_camera: Any, graph: Any) -> None:

@@ -14,7 +14,7 @@ from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 
 from edgetpu_dashboard.camera.calibration import CameraCalibration, ideal_calibration, read_calibration
-from edgetpu_dashboard.camera.capture_thread import SOURCES, CaptureThread, open_source
+from edgetpu_dashboard.camera.capture_thread import RETRY, SOURCES, CaptureThread, open_source
 from edgetpu_dashboard.camera.source import CameraSettings, Pixels, Source
 from edgetpu_dashboard.nodes.camera_info_messages import camera_info
 from edgetpu_driver.errors import InputError
@@ -23,6 +23,7 @@ from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.images.image_messages import message_from_rgb
 from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.printable_text import one_line
 
 _DEFAULTS = CameraSettings()
 _QOS = QoSProfile(depth=5)
@@ -133,6 +134,7 @@ class CameraNode(BaseNode):
     def __init__(self, **options: Any) -> None:
         super().__init__("camera", **options)
         self._capture: CaptureThread | None = None
+        self._logged_problem = ""
         with self.destroyed_on_error():
             self._set_up()
 
@@ -170,7 +172,19 @@ class CameraNode(BaseNode):
         """Return why there are no pictures."""
         if self._capture is None:
             return []
-        return [text for text in (self._capture.problem, "paused" if self.values["paused"] else "") if text]
+        problem = self._capture.problem
+        self._log_change(problem)
+        return [text for text in (problem, "paused" if self.values["paused"] else "") if text]
+
+    def _log_change(self, problem: str) -> None:
+        """Log why there are no pictures from now on, or that there are some again."""
+        if problem == self._logged_problem:
+            return
+        self._logged_problem = problem
+        if problem:
+            self.get_logger().warning(f"{one_line(problem)}; trying again every {RETRY:g} s")
+        else:
+            self.get_logger().info("there are pictures now")
 
     def diagnostic(self) -> DiagnosticStatus:
         """Add the source and the size of the pictures to the node's entry of /diagnostics."""
