@@ -119,6 +119,24 @@ def steps(monkeypatch: pytest.MonkeyPatch, graph: Any) -> list[Callable[[], None
     return steps
 
 
+def test_a_client_that_is_closed_during_the_start_logs_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+    graph: Any,
+    clock: Clock,
+    lines: list[str],
+    steps: list[Callable[[], None]],
+) -> None:
+    monkeypatch.setattr(model_client, "ServiceTransport", SilentDriver)
+    monkeypatch.setattr(graph.node, "destroy_timer", lambda _timer: None)
+    client = ModelClient(graph.node, "sums", request_timeout=2.0)
+    while not lines:
+        steps[0]()
+        clock.now += 0.1
+    client.close()
+    assert client.problem == "the client is closed"
+    assert lines == ["info: model 'sums': no answer from /edgetpu for 2 s"]
+
+
 @pytest.mark.parametrize("other_nodes", [0.0, 6.0])  # seconds in which they are made in the same process
 def test_a_driver_that_answers_late_is_no_warning_until_the_start_should_be_over(
     monkeypatch: pytest.MonkeyPatch,

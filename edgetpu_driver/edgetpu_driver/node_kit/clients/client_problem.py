@@ -60,6 +60,10 @@ class ClientProblem:
             self.persists = False
             self._report("")
 
+    def client_closed(self) -> None:
+        """Note that the client is closed, which is not logged."""
+        self.text, self._warning_due = "the client is closed", False
+
     def log_loaded(self, driver: str) -> None:
         """Log that the model is loaded, unless the log says so already."""
         if self._unlogged:

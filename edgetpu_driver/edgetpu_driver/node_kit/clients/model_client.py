@@ -256,7 +256,7 @@ class ModelClient:
     def close(self) -> None:
         """Stop looking for the driver; a request under way ends with an error."""
         self._node.destroy_timer(self._timer)
-        self._problem.text = "the client is closed"
+        self._problem.client_closed()
         self._leave(self.problem)
         if self._transport is not None:
             self._transport.close()
