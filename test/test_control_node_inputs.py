@@ -18,6 +18,7 @@ from geometry_msgs.msg import Twist, TwistStamped, Vector3
 from nav_msgs.msg import Odometry
 from rclpy.parameter import Parameter
 from sensor_msgs.msg import CameraInfo
+from std_msgs.msg import Float64
 from vision_msgs.msg import BoundingBox2D, Detection2D, Detection2DArray, ObjectHypothesis, Point2D, Pose2D
 from vision_msgs.msg import ObjectHypothesisWithPose as Hypothesis
 
@@ -119,6 +120,23 @@ def test_the_heading_hold_follows_a_velocity_until_its_stamp_is_old(node: Callab
         hold._hold.command(NOW + later)
         states.append(hold._hold.state)
     assert states == [HoldState.STEERED, HoldState.IDLE]
+
+
+def test_a_refused_turn_is_logged_with_its_reason(
+    node: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold, lines = node(HeadingHoldNode), []
+    monkeypatch.setattr(
+        hold, "get_logger", lambda: SimpleNamespace(warning=lambda line, **_: lines.append(line))
+    )
+    hold._turn(Float64(data=1.5), by=True)
+    hold._hold.measure(0.0, None, float(NOW))
+    hold._turn(Float64(data=math.nan), by=False)
+    hold._turn(Float64(data=1.5), by=True)
+    assert lines == [
+        "turn_by 1.5 rad refused: no valid heading is known",
+        "turn_to nan rad refused: expected a turn of at most 1000 rad",
+    ]
 
 
 class _Server:

@@ -19,6 +19,8 @@ from edgetpu_msgs.msg import Heading
 
 _GAINS = HoldGains()
 
+UNKNOWN = "no valid heading is known"
+
 TURNS_AGAINST = (
     "the heading is released, as the robot turned against the velocities it got: is the camera upside down, "
     "or does angular.z > 0 turn the robot to the right? Call ~/hold, or turn, to try again"
@@ -108,16 +110,17 @@ class HeadingHoldNode(ControlNode):
         turn = self._hold.turn_by if by else self._hold.turn_to
         if not turn(message.data, self.now):
             self.counters.malformed += 1
+            known = self._hold.heading(self.now) is not None
+            reason = f"expected a turn of at most {LARGEST_TURN:g} rad" if known else UNKNOWN
             self.get_logger().warning(
-                f"{'turn_by' if by else 'turn_to'} {message.data:g} rad refused: expected a turn of "
-                f"at most {LARGEST_TURN:g} rad, and valid headings of the visual compass",
+                f"{'turn_by' if by else 'turn_to'} {message.data:g} rad refused: {reason}",
                 throttle_duration_sec=1.0,
             )
 
     def _on_hold(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:  # noqa: ARG002
         self._hold.release()
         response.success = self._hold.turn_by(0.0, self.now)
-        response.message = "the present heading is held" if response.success else "no valid heading is known"
+        response.message = "the present heading is held" if response.success else UNKNOWN
         return response
 
     def _on_release(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:  # noqa: ARG002
