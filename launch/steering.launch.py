@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ament_index_python.packages import get_package_share_directory
+from ament_index_python.packages import PackageNotFoundError, get_package_share_directory
 from launch import LaunchContext, LaunchDescription, LaunchDescriptionEntity
 from launch.actions import (
     DeclareLaunchArgument,
@@ -125,6 +125,17 @@ def _source(context: LaunchContext) -> Node:
 
 
 def _multiplexer(context: LaunchContext) -> Node:
+    """The multiplexer of velocities; RuntimeError if it is not installed.
+
+    launch would notice that only after the start of the first node, and leave that running.
+    """
+    try:
+        get_package_share_directory("twist_mux")
+    except PackageNotFoundError:
+        distribution = context.environment.get("ROS_DISTRO", "$ROS_DISTRO")
+        raise RuntimeError(
+            f"twist_mux is not installed: sudo apt install ros-{distribution}-twist-mux"
+        ) from None
     values = {
         "use_sim_time": _is_true(context, "use_sim_time"),
         "use_stamped": _is_true(context, "stamped"),

@@ -18,6 +18,8 @@ import yaml
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
+from ament_index_python.packages import PackageNotFoundError
+
 from edgetpu_driver.node_kit.node_table import all_nodes
 
 ROOT = Path(__file__).parents[1]
@@ -129,6 +131,19 @@ def test_a_parameter_file_that_is_not_there_is_refused(launch_file: dict[str, An
         RuntimeError, match=f"params_file: expected a file; there is no '{tmp_path}/none.yaml'"
     ):
         launch_file["_start"](context)
+
+
+def test_without_twist_mux_nothing_is_started(
+    launch_file: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(package: str) -> str:
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setitem(launch_file["_start"].__globals__, "get_package_share_directory", missing)
+    with pytest.raises(
+        RuntimeError, match="twist_mux is not installed: sudo apt install ros-jazzy-twist-mux"
+    ):
+        launch_file["_start"](Context(launch_file, {"ROS_DISTRO": "jazzy"}))
 
 
 @pytest.mark.parametrize("respawn", [True, False])
