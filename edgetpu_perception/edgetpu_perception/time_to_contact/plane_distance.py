@@ -124,26 +124,29 @@ class PlaneDistance:
             discriminant = sum^2 - 8 forward stretch
         """
         symmetric, middle = _without_rotation(warp)
-        stretch = complex((symmetric[0, 0] - symmetric[1, 1]) / 2, symmetric[0, 1])
-        both = 2 * complex(symmetric[0, 2], symmetric[1, 2])
+        (xx, xy, xz), (yx, yy, yz), (_, _, zz) = symmetric.tolist()
+        stretch = complex((xx - yy) / 2, xy)
+        both = 2 * complex(xz, yz)
         noises = covariance.diagonal().tolist()
         noise = (noises[STRETCH] + noises[STRETCH + 1]) / 2
         assumed = SPARSE_NOISE_SCALE**2 * noise + UNEVENNESS_SIGMA**2
         # A rotation changes the sum by twice the rotation times the relative error of the focal length.
         turned = 2 * FOCAL_LENGTH_ERROR * math.hypot(*warp[:2, 2].tolist())
         both_variance = noises[0] + noises[TILT] + turned**2
-        forward = float(symmetric[2, 2]) - middle
+        forward = zz - middle
         expected, uncertainty = self._expected_discriminant(forward, both, both_variance)
         scale = 8 * forward
         total = scale**2 * assumed + uncertainty + _TINY
         gain = scale * assumed / total
         correction = gain * (both * both - expected - scale * stretch)
         right, down = correction.real, correction.imag
-        symmetric += np.array([[right, down, 0.0], [down, -right, 0.0], [0.0, 0.0, 0.0]])
+        xx, yy = xx + right, yy - right
+        symmetric[0, 0], symmetric[0, 1] = xx, xy + down
+        symmetric[1, 0], symmetric[1, 1] = yx + down, yy
         _, values, vectors = cv2.eigen(symmetric)
         middle = float(values[1, 0])
         x, y, z = vectors[1].tolist()
-        forward, stretch = float(symmetric[2, 2]) - middle, stretch + correction
+        forward, stretch = zz - middle, stretch + correction
         discriminant = both * both - 8 * forward * stretch
         known = uncertainty / total
         self._last = _Directions(forward, both, both_variance, discriminant, known * scale**2 * assumed)
@@ -152,7 +155,7 @@ class PlaneDistance:
         by_sum = min((x * z) ** 2 * both_variance, abs(stretch) ** 2)  # the stretch limits its effect
         by_growth = (x * x + y * y - 2 / 3) ** 2 * noises[GROWTH]
         return Distance(
-            3 * middle - float(symmetric.trace()),
+            3 * middle - (xx + yy + zz),
             9 * (by_growth + known**2 * by_stretch + by_sum),
             3 * abs(gain) * math.sqrt(uncertainty),
         )
