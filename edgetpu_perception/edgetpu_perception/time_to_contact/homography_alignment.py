@@ -41,7 +41,7 @@ _RESIDUAL_ROW = PARAMETERS + 2
 _DESIGN_ROWS = 12
 """Rows of the design. Derived: 8 parameters, offset, gain and residual are 11, and BLAS is faster with 12."""
 
-_CONVERGED_STEP = np.array([0.004, 0.004, 0.01, 0.01, 0.01, 0.01, 0.02, 0.02])
+_CONVERGED_STEP = 0.004, 0.004, 0.01, 0.01, 0.01, 0.01, 0.02, 0.02
 """A step whose parameters are all smaller than these is the last.
 
 Limits the time. Rows: looming, plane, median error of TTC.
@@ -86,10 +86,9 @@ def parameters_of(warp: Matrix) -> list[float]:
     return [value / i for value in values]
 
 
-def precision_of(*sigmas: float) -> NDArray[np.float64]:
-    """Inverse variances [10] for an ExpectedWarp, from standard deviations of the eight parameters."""
-    precision: NDArray[np.float64] = np.array([*sigmas, *_BRIGHTNESS_SIGMAS]) ** -2.0
-    return precision
+def precision_of(*sigmas: float) -> Matrix:
+    """The precision of an ExpectedWarp, from standard deviations of the eight parameters."""
+    return np.diag(np.array([*sigmas, *_BRIGHTNESS_SIGMAS]) ** -2.0)
 
 
 def inverse(matrix: Matrix) -> Matrix:
@@ -113,6 +112,11 @@ class Grid:
         self.to_map = np.array([[focal[0], 0, center[0]], [0, focal[1], center[1]], [0, 0, 1.0]])
         """Camera matrix: from a direction to a position in the map, elements."""
         self.extent = columns / focal[0], rows / focal[1]
+        right, down = self.extent[0] / 3, self.extent[1] / 3
+        # The centre and corners of the middle of the map.
+        self._middle = np.array(
+            [[0, right, -right, right, -right], [0, down, down, -down, -down], [1, 1, 1, 1, 1]]
+        )
         self.power = self._slope_power()
 
     def fill_jacobian(self, slope_x: Map, slope_y: Map, out: NDArray[np.float32]) -> None:
@@ -129,12 +133,9 @@ class Grid:
 
     def distance(self, one: Matrix, other: Matrix) -> float:
         """Largest difference of two warps along an axis, over the middle of the map, elements."""
-        between = inverse(one) @ other
-        x, y = self.extent[0] / 3, self.extent[1] / 3
-        corners = np.array([[0, x, -x, x, -x], [0, y, y, -y, -y], [1, 1, 1, 1, 1]])
-        moved = between @ corners
-        apart = np.abs(moved[:2] / moved[2] - corners[:2]).max(axis=1)
-        return float(max(apart[0] * self.focal[0], apart[1] * self.focal[1]))
+        moved = inverse(one) @ other @ self._middle
+        right, down = np.abs(moved[:2] / moved[2] - self._middle[:2]).max(axis=1).tolist()
+        return max(right * self.focal[0], down * self.focal[1])
 
     def _slope_power(self) -> NDArray[np.float32]:
         """Mean square of each row of the Jacobian for slopes of variance 1: [8, elements]."""
@@ -175,8 +176,9 @@ class ExpectedWarp:
     """Start of the search, with the expected shifts and growth."""
     others: Sequence[float]
     """Expected turn, stretch, shear and tilts."""
-    precision: NDArray[np.float64]
-    """Inverse variances of the eight parameters, and of offset and gain of the brightness."""
+    precision: Matrix
+    """Inverse variances of the eight parameters, and of offset and gain of the brightness: diagonal [10, 10].
+    """
     exposure: float = 1.0
     """Brightness of the image over that of the keyframe."""
 
@@ -231,7 +233,7 @@ class Aligner:
 
         `weights`: inverse variances, [rows, columns]; `slope_noise`: variance of a slope due to noise.
         """
-        warp, moved, prior = expected.warp, _IDENTITY, np.diag(expected.precision)
+        warp, moved, prior = expected.warp, _IDENTITY, expected.precision
         design = self._design.reshape(_DESIGN_ROWS, -1)
         for taken in itertools.count(1):
             inside = self._compare(warp)
@@ -242,13 +244,13 @@ class Aligner:
                 normal = products[:, :-1] + prior
             else:  # only the residual has changed
                 products[:, -1] = self._weighted[:_RESIDUAL_ROW] @ design[_RESIDUAL_ROW]
-            right_side = products[:, -1] + expected.precision * expected.difference_to(warp, moved)
+            right_side = products[:, -1] + prior.diagonal() * expected.difference_to(warp, moved)
             # OpenCV 5 expects a column.
             found = cv2.solve(normal, right_side[:, np.newaxis], flags=cv2.DECOMP_CHOLESKY)[1].ravel()
-            step = found[:PARAMETERS]
-            moved = moved @ inverse(warp_of(step.tolist()))
+            step = found[:PARAMETERS].tolist()
+            moved = moved @ inverse(warp_of(step))
             warp = expected.warp @ moved
-            converged = bool((np.abs(step) < _CONVERGED_STEP).all())
+            converged = all(abs(each) < most for each, most in zip(step, _CONVERGED_STEP, strict=True))
             if converged or taken == steps:
                 break
         prior = prior[:PARAMETERS, :PARAMETERS]
