@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import cv2
 import numpy as np
 
 from edgetpu_perception.time_to_contact.homography_alignment import Map
@@ -22,7 +23,7 @@ def shows_motion(slope_x: Map, slope_y: Map, energy: Map, noise_variance: float)
     [rows, columns], grey levels; `energy`: sum of the squares of both; `noise_variance`: of a slope, 0 if it
     is unknown.
     """
-    if np.count_nonzero(energy) < MIN_STRUCTURE_SHARE * energy.size:
+    if cv2.countNonZero(energy) < MIN_STRUCTURE_SHARE * energy.size:
         return False
     return not _is_striped(slope_x, slope_y, energy.size * noise_variance)
 

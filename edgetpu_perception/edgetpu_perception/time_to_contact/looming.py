@@ -171,7 +171,7 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         self._before = self._stamp = self._astray = math.nan
         """Times of the last two images, s, and of a later one whose stamp did not follow theirs, else NaN."""
         self._last = LoomingResult(math.nan, False, 0.0)
-        self._shown: tuple[object, Region | None, NDArray[np.float32] | None] = None, None, None
+        self._shown: tuple[object, ...] = ()
         """View, region and features of the last image."""
         self._changed = math.nan
         """Time of the first image with these features, s."""
@@ -261,9 +261,8 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
 
     def _is_repeated(self, features: NDArray[np.float32], frame: Frame, follows: bool) -> bool:
         """Whether the camera has sent the last image once more, which tells nothing of its motion."""
-        (view, region, before), self._shown = self._shown, (self._view, frame.region, features)
-        same = follows and view == self._view and region == frame.region
-        same = same and before is not None and np.array_equal(before, features)
+        before, self._shown = self._shown, (self._view, frame.region, features.tobytes())
+        same = follows and self._shown == before
         if not same:
             self._changed = frame.stamp
         return same and frame.stamp - self._changed <= MAX_REPEATED_S

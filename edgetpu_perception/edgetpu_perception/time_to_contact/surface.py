@@ -192,10 +192,10 @@ class Surface:
         edges = []
         for axis in (0, 1):
             mass = self.membership.sum(axis=axis, dtype=np.float64) + 1e-12
-            at = np.arange(len(mass))
-            mean = float(mass @ at / mass.sum())
+            at, total = np.arange(len(mass), dtype=np.float64), float(mass.sum())
+            mean = float(mass @ at) / total
             # A uniform distribution over n elements has a variance of (n^2 - 1) / 12.
-            half = math.sqrt(3 * float(mass @ (at - mean) ** 2 / mass.sum()) + 0.25)
+            half = math.sqrt(3 * (float(mass @ (at - mean) ** 2) / total) + 0.25)
             edges.append((max(mean - half, -0.5), min(mean + half, len(mass) - 0.5)))
         (left, right), (top, bottom) = edges
         return left, top, right, bottom
