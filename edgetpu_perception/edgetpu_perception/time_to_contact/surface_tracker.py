@@ -234,8 +234,8 @@ class SurfaceTracker:
         surface.depth.update(surface.log_depth, variance, judged=self._age > MIN_AGE_S)
         surface.grow(seconds)
         on_trial = not main and (not surface.established or surface.frames < TRIAL_FRAMES[0])
-        divided = self._divided and not any(each.settled for each in self.surfaces)
-        if (on_trial or (divided and surface.depth.surprised)) and self._age > MIN_AGE_S:
+        anew = surface.depth.surprised and self._divided and not any(each.settled for each in self.surfaces)
+        if (on_trial or anew) and self._age > MIN_AGE_S:
             # Its elements have changed rather than its motion; on trial they change in every frame. The
             # keyframe is the longest baseline that a new surface has.
             surface.depth.start_over(surface.log_depth, variance, self._age)
