@@ -4,6 +4,8 @@ A warp is a 3x3 matrix that maps a direction (x, y, 1) of the present image to t
 keyframe; x and y are in units of the focal length, x right and y down. Its parameters, in this order, are
 
     shift right, shift down, growth, turn, stretch, shear, tilt right, tilt down
+
+Small matrices are multiplied with `dot`, which takes half the time of `@`.
 """
 
 from __future__ import annotations
@@ -135,7 +137,7 @@ class Grid:
         """Largest difference of two warps along an axis, over the middle of the map, elements."""
         moved = inverse(one) @ other @ self._middle
         right, down = np.abs(moved[:2] / moved[2] - self._middle[:2]).max(axis=1).tolist()
-        return max(right * self.focal[0], down * self.focal[1])
+        return float(max(right * self.focal[0], down * self.focal[1]))
 
     def _slope_power(self) -> NDArray[np.float32]:
         """Mean square of each row of the Jacobian for slopes of variance 1: [8, elements]."""
@@ -248,8 +250,8 @@ class Aligner:
             # OpenCV 5 expects a column.
             found = cv2.solve(normal, right_side[:, np.newaxis], flags=cv2.DECOMP_CHOLESKY)[1].ravel()
             step = found[:PARAMETERS].tolist()
-            moved = moved @ inverse(warp_of(step))
-            warp = expected.warp @ moved
+            moved = moved.dot(inverse(warp_of(step)))
+            warp = expected.warp.dot(moved)
             converged = all(abs(each) < most for each, most in zip(step, _CONVERGED_STEP, strict=True))
             if converged or taken == steps:
                 break
@@ -262,7 +264,7 @@ class Aligner:
         residual *= inside.ravel()
         return Alignment(
             warp / warp[2, 2],
-            expected.warp @ warp_of(measured.tolist()),
+            expected.warp.dot(warp_of(measured.tolist())),
             covariance,
             residual.reshape(self._grid.shape),
             inside,
@@ -285,7 +287,7 @@ class Aligner:
     def _compare(self, warp: Matrix) -> NDArray[np.bool_]:
         """Write warped keyframe minus image into the design; return where the keyframe has the image."""
         # Faster than cv2.warpPerspective. cv2.divide accepts a divisor of 0.
-        positions = (self._to_keyframe @ warp).astype(np.float32) @ self._directions
+        positions = self._to_keyframe.dot(warp).astype(np.float32) @ self._directions
         x, y, depth = positions.reshape(3, *self._grid.shape)
         warped = cv2.remap(
             self._keyframe,
@@ -322,7 +324,7 @@ def unbiased(
     prior = prior.copy()
     prior[GROWTH, GROWTH] = 1.0
     back = cv2.invert(signal + prior, flags=cv2.DECOMP_CHOLESKY)[1]
-    return back @ (normal @ moved), back @ (information + prior) @ back
+    return back.dot(normal.dot(moved)), back.dot(information + prior).dot(back)
 
 
 def _without_noise(information: Matrix, noise: NDArray[np.float64]) -> Matrix:
@@ -336,5 +338,5 @@ def _without_brightness(products: Matrix) -> Matrix:
     """Normal equations of the eight parameters, with offset and gain eliminated."""
     cross = products[:PARAMETERS, PARAMETERS:]
     both = inverse(products[PARAMETERS:, PARAMETERS:])
-    information: Matrix = products[:PARAMETERS, :PARAMETERS] - cross @ both @ cross.T
+    information: Matrix = products[:PARAMETERS, :PARAMETERS] - cross.dot(both).dot(cross.T)
     return information

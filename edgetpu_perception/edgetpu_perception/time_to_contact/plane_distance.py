@@ -212,5 +212,5 @@ def _without_rotation(warp: Matrix) -> tuple[Matrix, float]:
     """Symmetric logarithm of a homography without its rotation, and its middle eigenvalue."""
     scales, _, directions = cv2.SVDecomp(warp)
     logarithms = np.log(scales.ravel())
-    symmetric: Matrix = (directions.T * logarithms) @ directions
+    symmetric: Matrix = (directions.T * logarithms).dot(directions)
     return symmetric, float(logarithms[1])

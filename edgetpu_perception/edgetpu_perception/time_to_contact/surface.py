@@ -267,6 +267,6 @@ class Surface:
         """Set the warp found `seconds` after the last one; `main`: whether this is the main surface."""
         self.astray = main and self.frames < FIRST_IMAGES and not found.converged
         warp = found.warp
-        step = inverse(self.warp) @ warp
+        step = inverse(self.warp).dot(warp)
         self.motion += _NEWEST_MOTION_WEIGHT * ((step / step[2, 2] - _IDENTITY) / seconds - self.motion)
         self.warp, self.seconds = warp, seconds

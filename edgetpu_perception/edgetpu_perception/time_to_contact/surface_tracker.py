@@ -206,7 +206,7 @@ class SurfaceTracker:
     def _expected(self, surface: Surface, seconds: float) -> ExpectedWarp:
         """The warp expected of a surface; for any other than the main one, that must be aligned already."""
         main = self.surfaces[0]
-        predicted = surface.warp @ surface.next_step(seconds)
+        predicted = surface.warp.dot(surface.next_step(seconds))
         if surface is main:
             others, precision = [parameters_of(predicted)[TURN], 0.0, 0.0, 0.0, 0.0], MAIN_PRECISION
         else:
