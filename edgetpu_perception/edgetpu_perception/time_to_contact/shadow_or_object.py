@@ -15,8 +15,8 @@ from edgetpu_perception.time_to_contact.noise_and_exposure import MIDDLE_GREY
 from edgetpu_perception.time_to_contact.surface import Surface
 from edgetpu_perception.time_to_contact.surface_tracker_limits import NOISE_CORRELATION, TRIAL_FRAMES
 
-_LIT_ALIKE_ELEMENTS = 3
-"""Side of the neighbourhood whose brightness may change as a whole, elements.
+_LIT_ALIKE_ELEMENTS = 3, 3
+"""Sides of the neighbourhood whose brightness may change as a whole, elements.
 
 Derived: the smallest that has a middle, so that the edge of a shadow spoils as few as possible.
 """
@@ -48,8 +48,10 @@ def moves_along(membership: Map, own: Alignment, behind: Alignment, image: Map, 
     at the edge belong to the shadow.
     """
     within = _enclosed(membership > 0.5) & own.inside & behind.inside
+    seen = image + np.float32(MIDDLE_GREY)
+    light = cv2.blur(seen, _LIT_ALIKE_ELEMENTS)
     by_own, by_behind = (
-        np.minimum(_change_of_texture(image, each.residual) ** 2 * certainty, _COUNTED_VARIANCES)[within]
+        np.minimum((_change_of_texture(seen, light, each) ** 2 * certainty)[within], _COUNTED_VARIANCES)
         for each in (own, behind)
     )
     return float((by_behind - by_own).sum()) / NOISE_CORRELATION**2
@@ -64,11 +66,12 @@ def _enclosed(part: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return hull.view(np.bool_)
 
 
-def _change_of_texture(image: Map, residual: Map) -> Map:
-    """The residual that remains if the brightness of every neighbourhood may change, grey levels."""
-    window = _LIT_ALIKE_ELEMENTS, _LIT_ALIKE_ELEMENTS
-    seen = image + np.float32(MIDDLE_GREY)
-    keyframe = seen + residual
-    ratio = cv2.blur(seen, window) / np.maximum(cv2.blur(keyframe, window), np.float32(_DARKEST))
+def _change_of_texture(seen: Map, light: Map, alignment: Alignment) -> Map:
+    """The residual that remains if the brightness of every neighbourhood may change, grey levels.
+
+    `seen`: the image; `light`: its average over the neighbourhood of each element.
+    """
+    keyframe = seen + alignment.residual
+    ratio = light / np.maximum(cv2.blur(keyframe, _LIT_ALIKE_ELEMENTS), np.float32(_DARKEST))
     change: Map = seen - ratio * keyframe
     return change
