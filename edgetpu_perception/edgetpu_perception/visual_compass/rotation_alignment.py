@@ -157,7 +157,8 @@ class RotationAligner:
         inside = self._inside(cell)
         moves = np.zeros(len(self.points.index), np.float32)
         moves[inside] = share[self._strides.dot(cell).astype(np.intp)[inside]]
-        limit = max(MOVING_SHARE, float(np.quantile(moves, MIN_STANDING_SHARE)))
+        last = int(MIN_STANDING_SHARE * (len(moves) - 1))
+        limit = max(MOVING_SHARE, float(np.partition(moves, last)[last]))
         return (moves <= limit).astype(np.float32)
 
     def not_following(self, found: Alignment) -> Floats:
