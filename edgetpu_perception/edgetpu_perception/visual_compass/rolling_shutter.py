@@ -107,8 +107,8 @@ class RollingShutter:
         rotation = alignment.rotation
         later = rotation.T.dot(velocity)
         change = float(np.abs(later - before).max()) * READOUT_SIGMA_S * self._aligner.cells_per_radian
-        if change >= MIN_SKEW_CELLS:
-            slope = self._slope(key, rotation, np.stack((before, -later)))
+        if change >= MIN_SKEW_CELLS and (learns or self.readout):
+            slope = self._slope(key, rotation, np.array((before, -later), np.float32))
             rows = key.jacobian.dot(alignment.stiffness * slope)
             right_side = rows.astype(np.float64)[:, np.newaxis]  # OpenCV 5 expects a column
             by_readout = cv2.solve(alignment.normal, right_side)[1].ravel()
@@ -135,12 +135,12 @@ class RollingShutter:
         self._information += information
         self._pull += float(weighted.dot(left.ravel())) / variance + information * float(readout)
 
-    def _slope(self, key: Key, rotation: Matrix, velocities: Matrix) -> Floats:
+    def _slope(self, key: Key, rotation: Matrix, velocities: Floats) -> Floats:
         """Change of the features with the readout time, per s: [channels * points].
 
         `velocities`: at the key and, with its sign changed, at the view, about the key's axes, rad/s: [2, 3].
         """
-        before, later = velocities.astype(np.float32).dot(key.jacobian[:3]).reshape(2, *key.points.shape[1:])
+        before, later = velocities.dot(key.jacobian[:3]).reshape(2, *key.points.shape[1:])
         points = self._aligner.points
         lower = to_vector(rotation).astype(np.float32).dot(points.falls)
         slope: Floats = before * points.heights + later * (points.heights + lower)
