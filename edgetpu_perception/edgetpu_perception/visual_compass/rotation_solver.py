@@ -69,7 +69,7 @@ def regularised(normal: NDArray[Any]) -> Matrix:
     regularised = normal.astype(np.float64)
     ridge = RIDGE_SHARE * (1.0 + max(normal[0, 0], normal[1, 1], normal[2, 2]))
     diagonal = regularised.reshape(-1)[:: len(normal) + 1]
-    diagonal[:3] += ridge
-    diagonal[3] += 1.0
-    diagonal[4:] += ridge
+    contrast = diagonal[3] + 1.0
+    diagonal += ridge
+    diagonal[3] = contrast
     return regularised
