@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import cv2
 import numpy as np
@@ -154,12 +155,11 @@ class RotationAligner:
         moving, texture = self._averaged(known.agreement.moving(known.inside), MOVING_CELLS)
         share = (moving / (texture + np.float32(2e-3))).ravel()
         cell = np.rint(self._projection.cells(known.rotation.T, self.points.rays))
-        inside = self._inside(cell)
-        moves = np.zeros(len(self.points.index), np.float32)
-        moves[inside] = share[self._strides.dot(cell).astype(np.intp)[inside]]
+        moves = share.take(self._strides.dot(cell).astype(np.intp), mode="clip") * self._inside(cell)
         last = int(MIN_STANDING_SHARE * (len(moves) - 1))
         limit = max(MOVING_SHARE, float(np.partition(moves, last)[last]))
-        return (moves <= limit).astype(np.float32)
+        standing: Floats = (moves <= limit).astype(np.float32)
+        return standing
 
     def not_following(self, found: Alignment) -> Floats:
         """1 at points of a key around which texture does not follow an alignment, else 0: [points]."""
@@ -168,10 +168,14 @@ class RotationAligner:
 
     def _around(self, points: NDArray[np.bool_]) -> Floats:
         """1 for features around points of the map, [points], else 0: [rows * columns]."""
-        plane = np.zeros((self._rows, self._columns), np.float32)
-        plane.ravel()[self.points.index] = points
-        around: Floats = cv2.dilate(plane, np.ones((MOVING_CELLS,) * 2)).ravel()
+        around: Floats = cv2.dilate(self._map(points), np.ones((MOVING_CELLS,) * 2)).ravel()
         return around
+
+    def _map(self, values: NDArray[Any]) -> Floats:
+        """Values of points, [points], at their places in a map that is 0 elsewhere: [rows, columns]."""
+        plane = np.zeros(self.features, np.float32)
+        plane[self.points.index] = values
+        return plane.reshape(self._rows, self._columns)
 
     def area_share(self, one: Alignment, other: Alignment) -> float:
         """Area that the first of two alignments explains better, over the area where they differ, 0..1."""
@@ -208,9 +212,7 @@ class RotationAligner:
 
         Features that are not compared count as 0. Each result is [rows, columns].
         """
-        planes = np.zeros((len(values), self._rows * self._columns), np.float32)
-        planes[:, self.points.index] = values
-        return [cv2.boxFilter(each.reshape(self._rows, self._columns), -1, (cells, cells)) for each in planes]
+        return [cv2.boxFilter(self._map(each), -1, (cells, cells)) for each in values]
 
     def search(self, key: Key, view: View) -> Matrix:
         """Guess the rotation from the key's optical frame to the view's without prior knowledge.
@@ -350,7 +352,7 @@ class RotationAligner:
         change += key.points[1:]
         change *= offset[:, np.newaxis]
         value = change[0] + change[1]
-        value *= np.float32(0.5)
+        value *= 0.5
         value += there[0]
         inside = self._inside(cell).astype(np.float32)
         if self._used is not None:

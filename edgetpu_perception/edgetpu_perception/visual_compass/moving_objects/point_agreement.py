@@ -115,7 +115,7 @@ class PointAgreement:
         residual *= residual
         residual /= self.slack.ravel() + visible
         residual *= residual
-        residual += np.float32(1.0)
+        residual += 1.0
         weight = np.reciprocal(residual, out=residual)
         for features in (here, there):  # x / sqrt(1 + x^2) of each
             saturated = features * features
@@ -135,8 +135,7 @@ class PointAgreement:
     def misfit(self, noise: float) -> Floats:
         """Disagreement of each point, 0..1, if the noise is `noise`: [points]."""
         square = np.square(self.key - self.view)
-        misfit: Floats = (square / (square + self.slack + np.float32(self._visible(noise)))).mean(axis=0)
-        return misfit
+        return _mean_of_channels(square / (square + self.slack + np.float32(self._visible(noise))))
 
     def moving(self, inside: Floats) -> tuple[Floats, Floats]:
         """Weight of the texture at each point, 0 where it follows; and weight of all texture: [points] each.
@@ -145,14 +144,20 @@ class PointAgreement:
         """
         visible = np.float32(self._visible(self.noise))
         tolerated = np.float32(MOVING_SLACK) * self.slack + visible
-        residual = (np.square(self.key - self.view) / tolerated).mean(axis=0)
-        square = np.maximum(np.square(self.key), np.square(self.view)).mean(axis=0)
+        residual = _mean_of_channels(np.square(self.key - self.view) / tolerated)
+        square = _mean_of_channels(np.maximum(np.square(self.key), np.square(self.view)))
         texture = inside * square / (square + visible)
         return texture * (residual > 1.0), texture
 
     @staticmethod
     def _visible(noise: float) -> float:
         return (VISIBLE_DEVIATIONS * noise + ROUNDING) ** 2
+
+
+def _mean_of_channels(values: Floats) -> Floats:
+    """Mean over all channels, of which most models have one: [points] of [channels, points]."""
+    mean: Floats = values.mean(axis=0) if len(values) > 1 else values[0]
+    return mean
 
 
 def certainty_of(similarity: float, following: float) -> float:
