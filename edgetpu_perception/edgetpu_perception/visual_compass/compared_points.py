@@ -68,7 +68,8 @@ class ComparedPoints:
         y, x, rays = y[known], x[known], rays[:, known]
         block = (y * BLOCKS_PER_SIDE // grid.rows) * BLOCKS_PER_SIDE + x * BLOCKS_PER_SIDE // grid.columns
         order = np.argsort(block, kind="stable")
-        y, x, block, rays = y[order], x[order], block[order], rays[:, order]
+        # `take` keeps each row contiguous, which makes products with rays faster.
+        y, x, block, rays = y[order], x[order], block[order], rays.take(order, axis=1)
         projection.include(rays)
         turns, moves = _motion(projection, rays)
         starts = np.flatnonzero(np.diff(block, prepend=-1))
