@@ -19,7 +19,7 @@ from edgetpu_perception.visual_compass.moving_objects.point_agreement import Poi
 from edgetpu_perception.visual_compass.orientation_tracker_state import TrackedPose
 from edgetpu_perception.visual_compass.robust_residuals import OUTLIER_DEVIATIONS
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
-from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix, to_vector
+from edgetpu_perception.visual_compass.rotations import Matrix, Vector, largest, to_matrix, to_vector
 from edgetpu_perception.visual_compass.sideways_motion import EXPLAINED_SIGMAS
 
 READOUT_SIGMA_S = 0.02
@@ -101,12 +101,20 @@ class RollingShutter:
         self, key: Key, alignment: Alignment, velocity: Vector | None, learns: bool = False
     ) -> Alignment:
         """An alignment turned back to the stamps, with the `velocity` of its view; unchanged if unknown."""
-        before = key.velocity
-        if before is None or velocity is None:
+        if key.velocity is None or velocity is None:
             return alignment
-        rotation = alignment.rotation
+        rotation = self.rotation(key, alignment, velocity, learns)
+        return dataclasses.replace(alignment, rotation=rotation, velocity=velocity)
+
+    def rotation(
+        self, key: Key, alignment: Alignment, velocity: Vector | None, learns: bool = False
+    ) -> Matrix:
+        """The rotation of an alignment, turned back to the stamps; unchanged if a velocity is unknown."""
+        before, rotation = key.velocity, alignment.rotation
+        if before is None or velocity is None:
+            return rotation
         later = rotation.T.dot(velocity)
-        change = float(np.abs(later - before).max()) * READOUT_SIGMA_S * self._aligner.cells_per_radian
+        change = largest(later - before) * READOUT_SIGMA_S * self._aligner.cells_per_radian
         if change >= MIN_SKEW_CELLS and (learns or self.readout):
             slope = self._slope(key, rotation, np.array((before, -later), np.float32))
             rows = key.jacobian.dot(alignment.stiffness * slope)
@@ -115,7 +123,7 @@ class RollingShutter:
             if learns:
                 self._learn(slope - by_readout.astype(np.float32).dot(key.jacobian), alignment.agreement)
             rotation = rotation.dot(to_matrix(-self.readout * by_readout[:3]))
-        return dataclasses.replace(alignment, rotation=rotation, velocity=velocity)
+        return rotation
 
     def _learn(self, slope: Floats, agreement: PointAgreement) -> None:
         """Learn the readout time from the residuals, which change by `slope` with it: [channels * points].

@@ -24,6 +24,7 @@ from edgetpu_perception.visual_compass.rotations import (
     Matrix,
     Vector,
     angle_between,
+    largest,
     to_matrix,
     to_vector,
     trace,
@@ -148,12 +149,12 @@ class DirectComparison:
         aligner = self._aligner
         key = aligner.key(last.view, last.alignment)
         direct = aligner.align(key, view, to_matrix(-turn.vector))
-        direct = self._shutter.corrected(key, direct, alignment.velocity)
-        vector = -to_vector(direct.rotation)  # of the camera since the last view; the same in both frames
+        rotation = self._shutter.rotation(key, direct, alignment.velocity)
+        vector = -to_vector(rotation)  # of the camera since the last view; the same in both frames
         difference = vector - turn.vector
-        if not direct.converged or np.abs(difference).max() * aligner.cells_per_radian > MAX_DIFFERENCE_CELLS:
+        if not direct.converged or largest(difference) * aligner.cells_per_radian > MAX_DIFFERENCE_CELLS:
             return None
-        influence = -direct.rotation.dot(direct.influence)
+        influence = -rotation.dot(direct.influence)
         of_direct = float(np.vdot(influence, influence))
         both = of_direct + float(np.vdot(turn.influence, turn.influence))
         self._compared += 1
