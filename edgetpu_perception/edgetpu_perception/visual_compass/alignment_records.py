@@ -126,7 +126,7 @@ class Alignment:
         Nearly 0 where all edges run along the image motion of such a turn: a horizon shows no yaw.
         """
         variance = self.explained(1.0, axis)
-        return 1.0 / (variance * float(self.information.diagonal()[:3].max())) if variance > 0.0 else 0.0
+        return 1.0 / (variance * max(self.information.diagonal().tolist()[:3])) if variance > 0.0 else 0.0
 
     def explained(self, noise: float, axis: Vector) -> float:
         """Variance of a turn about an axis of the key's frame, rad^2; `noise`: sigma of the residuals."""

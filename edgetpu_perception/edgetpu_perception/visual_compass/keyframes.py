@@ -232,9 +232,9 @@ class Keyframes:
 
     def most_certain(self, orientation: Matrix, reach: float) -> list[Keyframe]:
         """Keyframes within `reach` rad of an orientation, the one with the smallest variance first."""
-        cosines = self._cosines(orientation)
-        near = np.flatnonzero(cosines > math.cos(reach))
-        return [self._frames[index] for index in near[np.argsort(self._variances[near], kind="stable")]]
+        cosines, least = self._cosines(orientation).tolist(), math.cos(reach)
+        near = [each for each, cosine in zip(self._frames, cosines, strict=True) if cosine > least]
+        return sorted(near, key=lambda each: each.variance)
 
     def later_than(self, stamp: float) -> list[Keyframe]:
         """Keyframes made after a time, s."""
@@ -283,7 +283,6 @@ class Keyframes:
         self._index()
 
     def _index(self) -> None:
-        self._variances = np.array([frame.variance for frame in self._frames])
         self._orientations = np.array([frame.orientation.ravel() for frame in self._frames])
 
     def _cosines(self, orientation: Matrix) -> NDArray[np.float64]:

@@ -130,12 +130,11 @@ class RotationAligner:
             jacobian *= self._used[1]
         jacobian = jacobian.reshape(4, -1)
         information = self.points.by_block(jacobian * jacobian)
-        leverage = 1.0 / (
-            1.0 - LEVERAGE_SHARE * information / (information.sum(axis=1, keepdims=True) + np.float32(1e-9))
-        )
-        information = information[3]
-        contrast = float(information.sum()) + 1e-9
-        spread = max(contrast**2 / (float(information @ information) * self.blocks + 1e-9), 1.0 / self.blocks)
+        total = information.sum(axis=1, keepdims=True)
+        leverage = 1.0 / (1.0 - LEVERAGE_SHARE * information / (total + np.float32(1e-9)))
+        contrast = float(total[3, 0]) + 1e-9
+        square = float(information[3].dot(information[3]))
+        spread = max(contrast**2 / (square * self.blocks + 1e-9), 1.0 / self.blocks)
         slack = np.float32(MAX_DEVIATION_CELLS**2) * (points[1] * points[1] + points[2] * points[2])
         velocity = None if known is None else known.velocity
         return Key(view, points, jacobian, leverage, contrast, spread, slack, standing, velocity)
