@@ -112,9 +112,14 @@ def lines(monkeypatch: pytest.MonkeyPatch, graph: Any) -> list[str]:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch, graph: Any) -> list[Callable[[], None]]:
-    """The callbacks of timers."""
+    """The callbacks of timers, each of which stands for its timer."""
     steps: list[Callable[[], None]] = []
-    monkeypatch.setattr(model_client, "create_steady_timer", lambda _node, _period, step: steps.append(step))
+
+    def create(_node: Any, _period: float, step: Callable[[], None]) -> Callable[[], None]:
+        steps.append(step)
+        return step
+
+    monkeypatch.setattr(model_client, "create_steady_timer", create)
     monkeypatch.setattr(graph.node, "destroy_timer", steps.remove)
     return steps
 
@@ -127,7 +132,6 @@ def test_a_client_that_is_closed_during_the_start_logs_nothing(
     steps: list[Callable[[], None]],
 ) -> None:
     monkeypatch.setattr(model_client, "ServiceTransport", SilentDriver)
-    monkeypatch.setattr(graph.node, "destroy_timer", lambda _timer: None)
     client = ModelClient(graph.node, "sums", request_timeout=2.0)
     while not lines:
         steps[0]()

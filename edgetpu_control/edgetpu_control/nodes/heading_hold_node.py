@@ -19,7 +19,7 @@ from edgetpu_msgs.msg import Heading
 
 _GAINS = HoldGains()
 
-UNKNOWN = "no valid heading is known"
+NO_HEADING = "no valid heading is known"
 
 TURNS_AGAINST = (
     "the heading is released, as the robot turned against the velocities it got: is the camera upside down, "
@@ -111,7 +111,7 @@ class HeadingHoldNode(ControlNode):
         if not turn(message.data, self.now):
             self.counters.malformed += 1
             known = self._hold.heading(self.now) is not None
-            reason = f"expected a turn of at most {LARGEST_TURN:g} rad" if known else UNKNOWN
+            reason = f"expected a turn of at most {LARGEST_TURN:g} rad" if known else NO_HEADING
             self.get_logger().warning(
                 f"{'turn_by' if by else 'turn_to'} {message.data:g} rad refused: {reason}",
                 throttle_duration_sec=1.0,
@@ -120,7 +120,7 @@ class HeadingHoldNode(ControlNode):
     def _on_hold(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:  # noqa: ARG002
         self._hold.release()
         response.success = self._hold.turn_by(0.0, self.now)
-        response.message = "the present heading is held" if response.success else UNKNOWN
+        response.message = "the present heading is held" if response.success else NO_HEADING
         return response
 
     def _on_release(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:  # noqa: ARG002

@@ -223,8 +223,8 @@ class LearnerNode(VisionNode):
                 )
             self._lessons.append(_Lesson(request, respond, time.monotonic() + PATIENCE))
             return
-        if self._bound is None:
-            raise UnavailableError(self._without_model())
+        if missing := self._without_model():
+            raise UnavailableError(missing)
         folder = named_file(self.values["pictures_directory"], "pictures", request.folder).with_suffix("")
 
         def taught(vectors: Sequence[NDArray[np.float32]] | EdgeTpuError) -> None:
