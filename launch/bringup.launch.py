@@ -219,7 +219,7 @@ def _options_of_one_process(
 ) -> dict[str, dict[str, object]]:
     """Options of the single process, by its name."""
     merged = [_parameters_by_name(parameters)] if any(parameters.values()) else []
-    options = {
+    options: dict[str, object] = {
         "package": "edgetpu_perception",
         "executable": "single_process",
         "arguments": ["--nodes", ",".join(names)],
