@@ -27,3 +27,7 @@ def test_a_model_on_its_way_has_the_tensors_that_its_file_names() -> None:
         [spec_to_message(numbers)],
         [spec_to_message(sums)],
     )
+
+
+def test_what_runs_a_model_on_its_way_is_unknown() -> None:
+    assert model_info(HostedModel("sums", [Path("/models/sums.tflite")])).parts == []

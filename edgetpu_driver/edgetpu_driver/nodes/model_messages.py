@@ -41,8 +41,15 @@ def model_info(model: HostedModel) -> ModelInfo:
         sticks=list(model.sticks),
         paths=[str(path) for path in model.paths],
         uploads=model.uploads,
-        parts=[_model_part(part) for part in model.parts or (model,)],
+        parts=_model_parts(model),
     )
+
+
+def _model_parts(model: HostedModel) -> list[ModelPart]:
+    """The parts of a model; empty until it is loaded, as only then is it known what runs it."""
+    if model.parsed is None:
+        return []
+    return [_model_part(part) for part in model.parts or (model,)]
 
 
 def _model_part(part: HostedModel) -> ModelPart:
