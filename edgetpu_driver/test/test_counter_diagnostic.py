@@ -25,3 +25,12 @@ def test_only_what_a_user_has_to_change_is_an_error(
     diagnostic = CounterDiagnostic("tracker", "images")
     status = diagnostic.status(Counters(received=1), problems, needs_user=needs_user)
     assert (status.level, status.message) == (level, message)
+
+
+def test_malformed_messages_are_told_with_what_was_wrong_with_the_last_one() -> None:
+    diagnostic = CounterDiagnostic("tracker", "images")
+    fault = "expected a step of at least 640; got 320"
+    counters = Counters(received=5, malformed=2, last_malformed=fault)
+    status = diagnostic.status(counters, [])
+    assert status.message == f"2 malformed images, the last: {fault}"
+    assert diagnostic.status(Counters(received=6, malformed=2, last_malformed=fault), []).message == "ok"

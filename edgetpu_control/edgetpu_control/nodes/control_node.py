@@ -101,8 +101,7 @@ class ControlNode(BaseNode):
 
     def skip(self, topic: str, expected: str) -> None:
         """Count a message that cannot be used, and say once what was expected and what came."""
-        self.counters.malformed += 1
-        self.report_once(topic, f"message on {self.resolve_topic_name(topic)} skipped: expected {expected}")
+        self.skip_malformed(topic, f"expected {expected}", f"message on {self.resolve_topic_name(topic)}")
 
     def subscribe_detections(self, topic: str, callback: Callable[[Any, float], None]) -> None:
         """As `subscribe_result`, for Detection2DArray; FatalError if vision_msgs is not installed."""

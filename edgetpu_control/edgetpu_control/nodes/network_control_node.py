@@ -211,11 +211,8 @@ class NetworkControlNode(BaseNode):
         if observation.size == expected:
             self.command(observation)
             return
-        self.counters.malformed += 1
-        self.report_once(
-            (expected, observation.size),
-            f"expected observations of {expected} numbers; got {observation.size}",
-        )
+        fault = f"expected {expected} numbers; got {observation.size}"
+        self.skip_malformed((expected, observation.size), fault, "observation")
 
     def publish_command(self, command: Array) -> None:
         """Publish a command, float64[m]."""
@@ -250,9 +247,8 @@ class NetworkControlNode(BaseNode):
             try:
                 self._buffer.put(number, reader.values(message), self.now - max(age, 0.0))
             except ValueError as error:  # InputError is one
-                self.counters.malformed += 1
-                topic = self.resolve_topic_name(source.topic)
-                self.report_once((number, type(error)), f"message on {topic} skipped: {error}")
+                message_on = f"message on {self.resolve_topic_name(source.topic)}"
+                self.skip_malformed((number, type(error)), str(error), message_on)
                 return
             if number == 0:
                 self._observe()

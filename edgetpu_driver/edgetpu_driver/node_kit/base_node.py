@@ -161,6 +161,15 @@ class BaseNode(Node):
         else:
             self.get_logger().warning(line)
 
+    def skip_malformed(self, kind: Hashable, fault: str, message: str) -> None:
+        """Count a message with unexpected content; log once for each kind that it is skipped.
+
+        fault: what was expected and what came; message: what is skipped, with its topic.
+        """
+        self.counters.malformed += 1
+        self.counters.last_malformed = fault
+        self.report_once(kind, f"{message} skipped: {fault}")
+
     def on_callback_failure(self, source: str, error: Exception) -> None:
         """Log once and count an exception of a callback, or why a message or request could not be read.
 

@@ -17,7 +17,7 @@ DIAGNOSTICS_PERIOD = 1.0
 
 @dataclass
 class Counters:
-    """Counters of the messages since the node started."""
+    """Counters of the messages since the node started, and what was wrong with the last bad one."""
 
     received: int = 0
     results: int = 0
@@ -26,6 +26,8 @@ class Counters:
     """Number of messages replaced by newer ones while the node was busy or the driver was unavailable."""
     malformed: int = 0
     """Number of messages with unexpected content."""
+    last_malformed: str = ""
+    """What was wrong with the last one of them."""
     failed: int = 0
     """Requests that the driver refused or did not answer, and results that could not be computed."""
     unreadable: int = 0
@@ -68,7 +70,10 @@ class CounterDiagnostic:
         if counters.received == last.received:
             lines.append(f"no {subject}")
         for count, what in (
-            (counters.malformed - last.malformed, f"malformed {subject}"),
+            (
+                counters.malformed - last.malformed,
+                f"malformed {subject}, the last: {counters.last_malformed}",
+            ),
             (counters.failed - last.failed, "failed inferences"),
             (counters.dropped - last.dropped, f"dropped {subject}"),
         ):
@@ -83,6 +88,7 @@ class CounterDiagnostic:
             values=[
                 KeyValue(key=subject if key == "received" else key, value=str(value))
                 for key, value in vars(counters).items()
+                if isinstance(value, int)
             ],
         )
 

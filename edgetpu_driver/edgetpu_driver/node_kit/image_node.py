@@ -311,8 +311,7 @@ class ImageNode(BaseNode):
             )
 
     def _on_malformed(self, error: ImageError) -> None:
-        self.counters.malformed += 1
-        self.report_once(error.fault, f"malformed image on {self._image_topic}, skipped: {error}")
+        self.skip_malformed(error.fault, str(error), f"malformed image on {self._image_topic}")
 
     def _on_answer(
         self, shared: SharedImage, image: CameraImage, frame: PreparedFrame, answer: InferenceResult
