@@ -298,8 +298,8 @@ def _only_part(graph: Subgraph) -> int:
     if not parts:
         counted = "its only operator is not" if count == 1 else f"none of its {count} operators is"
         raise ModelFormatError(
-            f"the model is not compiled for the Edge TPU: {counted} '{EDGETPU_CUSTOM_OP}'; run "
-            "edgetpu_compiler on it, or use the backend cpu or virtual"
+            f"the model is not compiled for the Edge TPU: {counted} '{EDGETPU_CUSTOM_OP}'; compile "
+            "it with `edgetpu models compile`, or use the backend cpu or virtual"
         )
     if len(parts) > 1:
         raise ModelUnsupportedError(

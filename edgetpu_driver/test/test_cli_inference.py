@@ -78,7 +78,7 @@ def test_run_refuses_a_plain_graph_on_a_stick_before_it_looks_for_one(
     builder.output(builder.softmax(builder.input("x", (1, 4), np.int8, scale=1.0, zero_point=0)))
     (tmp_path / "softmax.tflite").write_bytes(builder.build())
     assert main(["run", str(tmp_path / "softmax.tflite"), "--input", "x.raw"]) == 1
-    assert "run edgetpu_compiler on it" in capsys.readouterr().err
+    assert f"run `edgetpu models compile {tmp_path}/softmax.tflite`" in capsys.readouterr().err
 
 
 def test_benchmark_counts_the_bytes_of_an_inference(graph: Path, capsys: pytest.CaptureFixture[str]) -> None:

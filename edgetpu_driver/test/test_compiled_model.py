@@ -179,7 +179,9 @@ def test_a_model_with_state_keeps_its_hidden_outputs_in_the_executable(golden: M
 
 
 def test_a_plain_graph_is_refused_with_the_remedy(golden: ModelFolder) -> None:
-    with pytest.raises(ModelFormatError, match=r"not compiled for the Edge TPU.*run edgetpu_compiler on it"):
+    with pytest.raises(
+        ModelFormatError, match=r"not compiled for the Edge TPU.*with `edgetpu models compile`"
+    ):
         CompiledModel.load(golden.model("dense_256.tflite"))
 
 

@@ -36,7 +36,7 @@ def test_usb_needs_no_compiled_file_for_a_matrix(models: Path) -> None:
     parsed = make_backend("usb").parse(path, path.read_bytes())
     assert parsed.unsupported_reason == ""
     assert parsed.source.compiler == DENSE_COMPILER
-    with pytest.raises(ModelUnsupportedError, match=r"run: edgetpu_compiler two\.tflite"):
+    with pytest.raises(ModelUnsupportedError, match=r"run: edgetpu models compile .*/two\.tflite"):
         files.find("two")
     with pytest.raises(ModelNotFoundError, match=r"no dense_512_edgetpu\.tflite"):
         files.find("dense_512")

@@ -61,6 +61,16 @@ class TestFindingFiles:
             host.load("pluss")
         assert str(failure.value) == f"no pluss_edgetpu.tflite in {models}; did you mean plus?"
 
+    def test_a_directory_that_does_not_exist_is_named_as_such(
+        self, backend: FakeBackend, models: Path
+    ) -> None:
+        nowhere = models.parent / "modles"
+        with pytest.raises(ModelNotFoundError) as failure:
+            ModelHost(backend, [nowhere]).load("plus")
+        assert (
+            str(failure.value) == f"no plus_edgetpu.tflite in {nowhere} (no directory); there are no models"
+        )
+
     def test_a_graph_that_must_be_compiled_first_is_refused_with_the_command(
         self, host: ModelHost, models: Path
     ) -> None:
@@ -68,7 +78,7 @@ class TestFindingFiles:
             host.load("uncompiled")
         assert str(failure.value) == (
             f"{models}/uncompiled.tflite is not compiled for the Edge TPU; "
-            "run: edgetpu_compiler uncompiled.tflite"
+            f"run: edgetpu models compile {models}/uncompiled.tflite"
         )
 
     @pytest.mark.parametrize("model", ["", "\0", "x" * 1000], ids=["empty", "zero byte", "too long"])

@@ -68,8 +68,8 @@ class StickBackend:
         if self.simulated or model.compiler != VIRTUAL_COMPILER:
             return ""
         return (
-            f"'{model.name}' is packed for the virtual stick, a real one cannot run it; run edgetpu_compiler "
-            f"on {model.name}.tflite"
+            f"'{model.name}' is packed for the virtual stick, a real one cannot run it; run `edgetpu "
+            f"models compile {model.name}.tflite`"
         )
 
     def adopt(self, model: ParsedModel) -> None:

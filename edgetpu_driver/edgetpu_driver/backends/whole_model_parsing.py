@@ -84,8 +84,8 @@ def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> Parsed
     if not backend.uncompiled and not (len(files) == 1 and is_dense(files[0][1])):
         path = files[0][0]
         raise ModelFormatError(
-            f"{path.name} is not compiled for the Edge TPU: run edgetpu_compiler on it, or use the backend "
-            "cpu or virtual"
+            f"{path.name} is not compiled for the Edge TPU: run `edgetpu models compile {path}`, or use the "
+            "backend cpu or virtual"
         )
     parts: dict[EdgeTpuStep, ParsedModel] = {}
     steps: list[Step] = []

@@ -271,7 +271,7 @@ class ModelDirectories:
         )
         if graph is not None:
             return ModelUnsupportedError(
-                f"{graph} is not compiled for the Edge TPU; run: edgetpu_compiler {graph.name}"
+                f"{graph} is not compiled for the Edge TPU; run: edgetpu models compile {graph}"
             )
         return ModelNotFoundError(f"no {' or '.join(names)} in {self._described()}; {self._hint(model)}")
 
@@ -300,4 +300,5 @@ class ModelDirectories:
         return f"of the {len(stems)} models there, the first {_MOST_COMPARED} cannot be loaded here"
 
     def _described(self) -> str:
-        return ", ".join(map(str, self.directories)) or "model_dirs (which is empty)"
+        names = (f"{each}{'' if os.path.isdir(each) else ' (no directory)'}" for each in self.directories)
+        return ", ".join(names) or "model_dirs (which is empty)"
