@@ -20,7 +20,7 @@ from edgetpu_driver.node_kit.process.spin import run
 from edgetpu_driver.nodes.driver_node import DriverNode
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.usb.connector import OnPhase
-from edgetpu_driver.usb.firmware import FirmwareImage
+from edgetpu_driver.usb.firmware_loading import FirmwareImage
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, FaultScript, Transfer
 from edgetpu_driver.virtual.graph_packer import pack

@@ -17,9 +17,9 @@ import numpy as np
 
 from bench.timing import compare
 from edgetpu_driver.engines.cpu_engine import CpuEngine
-from edgetpu_driver.engines.isolated_graph import IsolatedGraph
 from edgetpu_driver.engines.litert_process import LiteRtProcess
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
+from edgetpu_driver.engines.litert_process_restart import IsolatedGraph
 from edgetpu_driver.tflite.checks.graph_checks import check_graph
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain import dense_graph

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edgetpu_driver.errors import ProtocolError
-from edgetpu_driver.usb.bringup import bring_up, shut_down
+from edgetpu_driver.usb.chip_bringup import bring_up, shut_down
 from edgetpu_driver.usb.chip_clock import ClockPreset
 from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.link import UsbLink

@@ -12,7 +12,7 @@ from usb.core import USBError
 
 from edgetpu_driver import EdgeTpu
 from edgetpu_driver.errors import FirmwareError
-from edgetpu_driver.usb.firmware import DfuState, FirmwareImage
+from edgetpu_driver.usb.firmware_loading import DfuState, FirmwareImage
 from edgetpu_driver.virtual import VirtualEdgeTpu
 
 CONTENT = bytes(range(256)) * 2 + b"end"

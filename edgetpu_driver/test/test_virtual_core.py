@@ -12,7 +12,7 @@ from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
 from edgetpu_driver.darwinn.instructions.instruction_word_fields import IMMEDIATE, ScalarOp, VectorOp
 from edgetpu_driver.darwinn.instructions.program_frame import ProgramBuilder, halt, move_immediate
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.usb.bringup import bring_up
+from edgetpu_driver.usb.chip_bringup import bring_up
 from edgetpu_driver.usb.chip_clock import ClockPreset
 from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.framing import Event, Frame, Tag

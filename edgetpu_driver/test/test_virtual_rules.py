@@ -14,7 +14,7 @@ from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.darwinn.executable import Description, Direction, DmaHint, ExecutableType
 from edgetpu_driver.errors import TransferTimeoutError
 from edgetpu_driver.stick.inference import PreparedInference
-from edgetpu_driver.usb.bringup import bring_up
+from edgetpu_driver.usb.chip_bringup import bring_up
 from edgetpu_driver.usb.chip_clock import ClockPreset
 from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.framing import MAX_BULK_WRITE, Event, Frame, Tag

@@ -18,7 +18,7 @@ from edgetpu_driver.errors import ModelUnsupportedError, TransferTimeoutError
 from edgetpu_driver.stick.dma_transfers import PreparedExecutable
 from edgetpu_driver.stick.inference import PreparedInference
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
-from edgetpu_driver.usb.bringup import bring_up
+from edgetpu_driver.usb.chip_bringup import bring_up
 from edgetpu_driver.usb.chip_clock import ClockPreset
 from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.framing import Frame, Tag

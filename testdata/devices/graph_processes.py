@@ -7,8 +7,8 @@ import select
 import signal
 from dataclasses import replace
 
-from edgetpu_driver.engines.isolated_graph import IsolatedGraph
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
+from edgetpu_driver.engines.litert_process_restart import IsolatedGraph
 from testdata.timeouts import PATIENCE
 
 PATIENT = ProcessLimits(load_seconds=PATIENCE, run_seconds=PATIENCE)

@@ -6,7 +6,7 @@ import hashlib
 
 from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
-from edgetpu_driver.usb.firmware import FirmwareImage
+from edgetpu_driver.usb.firmware_loading import FirmwareImage
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
 

@@ -101,7 +101,7 @@ def _sticks() -> list[Device]:
 
 def inspect(backend: Any, stick: UsbStick) -> Device:
     """Open the stick without a reset, and close it again."""
-    from edgetpu_driver.usb.firmware import WHERE_TO_GET_IT
+    from edgetpu_driver.usb.firmware_loading import WHERE_TO_GET_IT
     from edgetpu_driver.usb.link import UsbLink
 
     state, remedy, serial = "ready", "", ""

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.graph_runner import GraphInThisProcess, GraphOperands, GraphRunner
-from edgetpu_driver.engines.isolated_graph import IsolatedGraph
 from edgetpu_driver.engines.litert_interpreter import LARGEST_SCALE, refuse_fatal_scales
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
+from edgetpu_driver.engines.litert_process_restart import IsolatedGraph
 from edgetpu_driver.engines.wide_convolutions import with_wide_convolutions
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.checks.file_checks import read_model_file

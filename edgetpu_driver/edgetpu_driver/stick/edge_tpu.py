@@ -20,7 +20,7 @@ from edgetpu_driver.usb.chip_clock import ClockPreset, clock_preset, set_clock
 from edgetpu_driver.usb.chip_faults import Interrupt, take_interrupts
 from edgetpu_driver.usb.connector import OnPhase, StickConnector
 from edgetpu_driver.usb.discovery import UsbStick
-from edgetpu_driver.usb.firmware import FirmwareImage
+from edgetpu_driver.usb.firmware_loading import FirmwareImage
 from edgetpu_driver.usb.libusb import default_backend
 from edgetpu_driver.usb.link import UsbLink
 from edgetpu_driver.usb.registers import DIAGNOSTIC_REGISTERS, Register, celsius

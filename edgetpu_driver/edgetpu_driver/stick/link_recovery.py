@@ -18,7 +18,7 @@ from edgetpu_driver.errors import (
     unexpected,
 )
 from edgetpu_driver.stick.forked_processes import NOT_OURS
-from edgetpu_driver.usb.bringup import shut_down
+from edgetpu_driver.usb.chip_bringup import shut_down
 from edgetpu_driver.usb.chip_faults import chip_fault, drain
 from edgetpu_driver.usb.connector import StickConnector
 from edgetpu_driver.usb.link import UsbLink

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from edgetpu_driver.errors import DeviceError, DeviceLostError, ProtocolError, TransferTimeoutError
 from edgetpu_driver.stick.forked_processes import NOT_OURS, disown_when_forked
-from edgetpu_driver.usb.bringup import shut_down
+from edgetpu_driver.usb.chip_bringup import shut_down
 from edgetpu_driver.usb.chip_faults import chip_fault
 from edgetpu_driver.usb.connector import StickConnector
 from edgetpu_driver.usb.link import UsbLink

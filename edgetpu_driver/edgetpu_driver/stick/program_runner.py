@@ -23,7 +23,7 @@ from edgetpu_driver.stick.final_release import FinalRelease
 from edgetpu_driver.stick.program_link import ProgramLink
 from edgetpu_driver.usb.chip_clock import ClockPreset
 from edgetpu_driver.usb.connector import StickConnector
-from edgetpu_driver.usb.firmware import FirmwareImage
+from edgetpu_driver.usb.firmware_loading import FirmwareImage
 from edgetpu_driver.usb.framing import Event, Frame, Tag
 from edgetpu_driver.usb.libusb import default_backend
 from edgetpu_driver.usb.link import Reception, UsbLink

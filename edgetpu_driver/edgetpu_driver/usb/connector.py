@@ -18,10 +18,10 @@ from edgetpu_driver.errors import (
     ProtocolError,
     TransferError,
 )
-from edgetpu_driver.usb.bringup import bring_up
+from edgetpu_driver.usb.chip_bringup import bring_up
 from edgetpu_driver.usb.chip_clock import ClockPreset, clock_preset
 from edgetpu_driver.usb.discovery import UsbStick, find_at, find_sticks, wait_at
-from edgetpu_driver.usb.firmware import FirmwareImage, firmware_image, load_firmware
+from edgetpu_driver.usb.firmware_loading import FirmwareImage, firmware_image, load_firmware
 from edgetpu_driver.usb.link import Traffic, UsbLink
 from edgetpu_driver.usb.time_source import Clock, clock_of
 

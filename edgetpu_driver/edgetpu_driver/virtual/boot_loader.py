@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgetpu_driver.usb.firmware import DfuState
+from edgetpu_driver.usb.firmware_loading import DfuState
 from edgetpu_driver.virtual.usb_descriptors import DFU_BLOCK_SIZE
 
 _OUT, _IN = 0x21, 0xA1

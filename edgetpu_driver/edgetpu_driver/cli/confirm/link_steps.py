@@ -12,7 +12,7 @@ import numpy as np
 from edgetpu_driver.cli.confirm.outcome import NotApplicable, Refuted, Values
 from edgetpu_driver.cli.confirm.trial_matrix import TrialMatrix, google_matrix
 from edgetpu_driver.cli.confirm.trial_stick import TrialStick
-from edgetpu_driver.usb.bringup import SUPER_SPEED
+from edgetpu_driver.usb.chip_bringup import SUPER_SPEED
 from edgetpu_driver.usb.chip_clock import ClockPreset
 from edgetpu_driver.usb.chip_faults import (
     ERROR_REGISTERS,

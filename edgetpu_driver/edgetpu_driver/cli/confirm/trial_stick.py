@@ -19,7 +19,7 @@ from edgetpu_driver.stick.edge_tpu import DeviceInfo, EdgeTpu
 from edgetpu_driver.stick.loaded_model import LoadedModel
 from edgetpu_driver.usb.chip_clock import ClockPreset
 from edgetpu_driver.usb.discovery import UsbStick, find_sticks
-from edgetpu_driver.usb.firmware import FirmwareImage, firmware_image
+from edgetpu_driver.usb.firmware_loading import FirmwareImage, firmware_image
 from edgetpu_driver.usb.time_source import Clock, clock_of
 
 

@@ -86,7 +86,7 @@ def group_membership() -> Finding:
 
 def firmware(path: Path) -> Finding:
     """Whether a file is the image that this driver loads."""
-    from edgetpu_driver.usb.firmware import SINGLE_ENDPOINT_SHA256
+    from edgetpu_driver.usb.firmware_loading import SINGLE_ENDPOINT_SHA256
 
     command = f"mkdir -p {path.parent} && curl -L -o {path} {_FIRMWARE_URL}"
     try:

@@ -19,11 +19,11 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.backends.factory import make_backend
-from edgetpu_driver.engines import isolated_graph, litert_process, litert_process_pool
+from edgetpu_driver.engines import litert_process, litert_process_pool, litert_process_restart
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.graph_runner import GraphOperands
-from edgetpu_driver.engines.isolated_graph import IsolatedGraph
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
+from edgetpu_driver.engines.litert_process_restart import IsolatedGraph
 from edgetpu_driver.errors import DependencyMissingError, GraphProcessError, ModelUnsupportedError
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.tensor import TensorSpec
@@ -229,9 +229,9 @@ class FakeProcess:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, to be set; and processes that are fakes."""
     now = [1000.0]
-    monkeypatch.setattr(isolated_graph, "LiteRtProcess", FakeProcess)
+    monkeypatch.setattr(litert_process_restart, "LiteRtProcess", FakeProcess)
     monkeypatch.setattr(litert_process_pool, "_owners", weakref.WeakSet())
-    monkeypatch.setattr(isolated_graph.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(litert_process_restart.time, "monotonic", lambda: now[0])
     for name, value in (("started", 0), ("fatal_starts", 0), ("fatal_load", False), ("fatal_run", False)):
         monkeypatch.setattr(FakeProcess, name, value)
     return now
