@@ -34,7 +34,7 @@ from drive.truth import Measured, Record, Truth
 from drive.worlds import robot_world as worlds
 from drive.worlds.robot_world import MASS, PERIOD, SPEED_GAIN, Box, World
 from drive.worlds.textures import SIZE, noise_texture
-from edgetpu_control.velocity import VelocityLimits
+from edgetpu_control.velocity_limits import VelocityLimits
 from edgetpu_control.visual_servo import ServoGains, Target, VisualServo
 from edgetpu_msgs.msg import Heading, TimeToContact
 from measured_figures.row import Row

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from edgetpu_control.contact_guard import ContactGuard, GuardSettings
     from edgetpu_control.distance_filter import Contact
     from edgetpu_control.heading_hold import HeadingHold, HoldGains
-    from edgetpu_control.velocity import Velocity, VelocityLimits
+    from edgetpu_control.velocity import Velocity
+    from edgetpu_control.velocity_limits import VelocityLimits
     from edgetpu_control.visual_servo import ServoGains, Target, VisualServo
 
 __all__ = [
@@ -40,7 +41,7 @@ __getattr__ = lazy_getattr(
         "ServoGains": ".visual_servo",
         "Target": ".visual_servo",
         "Velocity": ".velocity",
-        "VelocityLimits": ".velocity",
+        "VelocityLimits": ".velocity_limits",
         "VisualServo": ".visual_servo",
     },
 )

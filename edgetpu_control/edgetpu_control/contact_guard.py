@@ -10,14 +10,8 @@ from edgetpu_control.clear_distance import ClearDistance
 from edgetpu_control.distance_filter import SLOWEST, Contact, DistanceFilter
 from edgetpu_control.input_timeout import is_old, is_recent
 from edgetpu_control.robot_motion import RobotMotion
-from edgetpu_control.velocity import (
-    LONGEST_HISTORY,
-    STANDSTILL,
-    Deadband,
-    Velocity,
-    VelocityLimits,
-    VelocityRamp,
-)
+from edgetpu_control.velocity import LONGEST_HISTORY, STANDSTILL, Velocity
+from edgetpu_control.velocity_limits import Deadband, VelocityLimits, VelocityRamp
 from edgetpu_driver.errors import InputError
 
 MEASURED_OVER = 0.2

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from edgetpu_control.velocity import Velocity, VelocityHistory, VelocityLimits, VelocityRamp
+from edgetpu_control.velocity import Velocity, VelocityHistory
+from edgetpu_control.velocity_limits import VelocityLimits, VelocityRamp
 
 
 class Controller:

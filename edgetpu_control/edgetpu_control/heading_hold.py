@@ -8,7 +8,8 @@ from enum import Enum, auto
 
 from edgetpu_control.controller import Controller
 from edgetpu_control.input_timeout import is_far_ahead, is_old
-from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityLimits, clamp
+from edgetpu_control.velocity import STANDSTILL, Velocity
+from edgetpu_control.velocity_limits import VelocityLimits, clamp
 
 AGAINST = 1.0
 """rad by which a robot may turn against its commands, in excess of its turns along them, while a heading is

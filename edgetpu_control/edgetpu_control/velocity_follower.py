@@ -6,7 +6,8 @@ import math
 
 from edgetpu_control.controller import Controller
 from edgetpu_control.input_timeout import is_recent
-from edgetpu_control.velocity import FASTEST, STANDSTILL, Velocity, VelocityLimits
+from edgetpu_control.velocity import FASTEST, STANDSTILL, Velocity
+from edgetpu_control.velocity_limits import VelocityLimits
 from edgetpu_driver.errors import InputError
 
 

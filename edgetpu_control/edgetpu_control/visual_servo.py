@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from edgetpu_control.controller import Controller
 from edgetpu_control.input_timeout import is_far_ahead, is_old
-from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityLimits, clamp
+from edgetpu_control.velocity import STANDSTILL, Velocity
+from edgetpu_control.velocity_limits import VelocityLimits, clamp
 
 
 @dataclass(frozen=True)

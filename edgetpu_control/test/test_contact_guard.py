@@ -9,7 +9,8 @@ import pytest
 
 from edgetpu_control.contact_guard import ContactGuard, GuardSettings, Restriction
 from edgetpu_control.distance_filter import Contact
-from edgetpu_control.velocity import STANDSTILL, Deadband, Velocity, VelocityLimits
+from edgetpu_control.velocity import STANDSTILL, Velocity
+from edgetpu_control.velocity_limits import Deadband, VelocityLimits
 from edgetpu_driver.errors import InputError
 
 SETTINGS = GuardSettings(gap=0.3, deceleration=0.5, reaction_time=0.1, sigmas=0.0)

@@ -10,7 +10,8 @@ import pytest
 
 from edgetpu_control.contact_guard import ContactGuard, GuardSettings
 from edgetpu_control.distance_filter import Contact
-from edgetpu_control.velocity import Velocity, VelocityLimits
+from edgetpu_control.velocity import Velocity
+from edgetpu_control.velocity_limits import VelocityLimits
 
 TIMEOUT = 0.25
 

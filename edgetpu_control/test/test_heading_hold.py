@@ -8,7 +8,8 @@ from collections import deque
 import pytest
 
 from edgetpu_control.heading_hold import LARGEST_TURN, HeadingHold, HoldGains, HoldState
-from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityLimits
+from edgetpu_control.velocity import STANDSTILL, Velocity
+from edgetpu_control.velocity_limits import VelocityLimits
 
 LIMITS = VelocityLimits(linear=0.5, angular=1.5, linear_acceleration=2.0, angular_acceleration=3.0)
 SUDDEN = VelocityLimits(10.0, 10.0, 1e6, 1e6)

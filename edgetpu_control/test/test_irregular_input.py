@@ -10,7 +10,8 @@ import pytest
 from edgetpu_control.contact_guard import ContactGuard, GuardSettings, Restriction
 from edgetpu_control.distance_filter import Contact
 from edgetpu_control.heading_hold import AGAINST, HeadingHold, HoldGains, HoldState
-from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityLimits
+from edgetpu_control.velocity import STANDSTILL, Velocity
+from edgetpu_control.velocity_limits import VelocityLimits
 from edgetpu_control.visual_servo import ServoGains, Target, VisualServo
 
 LIMITS = VelocityLimits(linear=1.0, angular=1.5, linear_acceleration=1e4, angular_acceleration=1e4)

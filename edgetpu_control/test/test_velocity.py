@@ -1,4 +1,4 @@
-"""Limits and ramps of velocities, and how far a robot has moved."""
+"""Velocities, and how far a robot has moved with them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,7 @@ import math
 
 import pytest
 
-from edgetpu_control.velocity import (
-    STANDSTILL,
-    Deadband,
-    Velocity,
-    VelocityHistory,
-    VelocityLimits,
-    VelocityRamp,
-)
-from edgetpu_driver.errors import InputError
-
-LIMITS = VelocityLimits(linear=1.0, angular=2.0, linear_acceleration=4.0, angular_acceleration=10.0)
-
-
-@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
-def test_a_limit_that_is_no_positive_number_is_refused(value: float) -> None:
-    with pytest.raises(InputError, match="linear_acceleration: expected a positive number; got"):
-        VelocityLimits(1.0, 1.0, value, 1.0)
+from edgetpu_control.velocity import Velocity, VelocityHistory
 
 
 @pytest.mark.parametrize(
@@ -36,22 +20,6 @@ def test_a_limit_that_is_no_positive_number_is_refused(value: float) -> None:
 )
 def test_a_velocity_that_no_robot_has_is_not_plausible(velocity: Velocity, plausible: bool) -> None:
     assert velocity.is_plausible == plausible
-
-
-class TestARamp:
-    def test_changes_no_faster_than_the_accelerations_allow(self) -> None:
-        assert VelocityRamp().step(Velocity(1.0, -2.0), LIMITS, 0.125) == Velocity(0.5, -1.25)
-
-    def test_ends_at_the_limits(self) -> None:
-        ramp = VelocityRamp()
-        for _ in range(10):
-            velocity = ramp.step(Velocity(-5.0, 5.0), LIMITS, 0.125)
-        assert velocity == Velocity(-1.0, 2.0)
-
-    def test_brakes_as_it_accelerates(self) -> None:
-        ramp = VelocityRamp()
-        ramp.velocity = Velocity(1.0, 0.0)
-        assert ramp.step(STANDSTILL, LIMITS, 0.125) == Velocity(0.5, 0.0)
 
 
 class TestAHistory:
@@ -82,9 +50,3 @@ class TestAHistory:
             history.add(3.0 + tick, Velocity(1.0, 0.0))
         assert len(history._entries) <= 7
         assert history.travelled(1000.0, 1002.0) == Velocity(2.0, 0.0)
-
-
-def test_a_deadband_lets_pass_what_is_no_number() -> None:
-    passed = Deadband(0.1, 0.1).applied(Velocity(math.nan, 0.05))
-    assert math.isnan(passed.linear)
-    assert passed.angular == 0

@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityLimits
+from edgetpu_control.velocity import STANDSTILL, Velocity
 from edgetpu_control.velocity_follower import VelocityFollower
+from edgetpu_control.velocity_limits import VelocityLimits
 from edgetpu_driver.errors import InputError
 
 LIMITS = VelocityLimits(linear=1.0, angular=2.0, linear_acceleration=4.0, angular_acceleration=8.0)

@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityLimits
+from edgetpu_control.velocity import STANDSTILL, Velocity
+from edgetpu_control.velocity_limits import VelocityLimits
 from edgetpu_control.visual_servo import ServoGains, Target, VisualServo
 
 LIMITS = VelocityLimits(linear=0.5, angular=1.5, linear_acceleration=2.0, angular_acceleration=6.0)

@@ -8,7 +8,8 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_control.velocity import Velocity, VelocityLimits
+from edgetpu_control.velocity import Velocity
+from edgetpu_control.velocity_limits import VelocityLimits
 from edgetpu_control.visual_servo import ServoGains, Target, VisualServo
 
 SOURCES = (

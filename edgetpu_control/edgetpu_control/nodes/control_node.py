@@ -13,7 +13,8 @@ from rclpy.qos import qos_profile_sensor_data
 from edgetpu_control.nodes.control_parameters import control_settings, velocity_limits
 from edgetpu_control.nodes.message_age import is_timely, stamp_of
 from edgetpu_control.nodes.velocity_publisher import QOS_COMMANDS, VelocityPublisher
-from edgetpu_control.velocity import FASTEST, STANDSTILL, Velocity, VelocityLimits
+from edgetpu_control.velocity import FASTEST, STANDSTILL, Velocity
+from edgetpu_control.velocity_limits import VelocityLimits
 from edgetpu_driver.errors import DependencyMissingError
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.executor.steady_timers import create_graph_timer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from edgetpu_control.velocity import Deadband, VelocityLimits
+from edgetpu_control.velocity_limits import Deadband, VelocityLimits
 from edgetpu_driver.node_kit.parameters import Setting, merge_settings
 
 
