@@ -15,7 +15,6 @@ from demo.errors import GraphError
 from demo.processes import PARAMETERS, Process, isolate
 from drive.film import Film
 from drive.report import write_report
-from drive.robot_node import SimulatedRobot
 from drive.scenario import Outcome, Scenario, SystemScenario
 from drive.scenarios.accuracy_scenario import Accuracy
 from drive.scenarios.contact_scenarios import NearWall, PassBy, Wall
@@ -28,6 +27,7 @@ from drive.scenarios.samples_scenario import SlalomSamples, SwingUpSamples
 from drive.scenarios.slalom_scenario import Slalom
 from drive.scenarios.swing_up_scenario import SwingUp
 from drive.scenarios.turn_scenario import Turn
+from drive.simulated_robot_node import SimulatedRobot
 from drive.suite_connection import DriveError
 from drive.worlds.robot_world import World, renderer_problem
 from edgetpu_driver.cli import number_arguments

@@ -13,7 +13,7 @@ import numpy as np
 
 from demo.processes import Graph, Process
 from drive.film import EVERY
-from drive.robot_node import SimulatedRobot
+from drive.simulated_robot_node import SimulatedRobot
 from drive.truth import Record
 from measured_figures.row import Row
 

@@ -22,14 +22,14 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 from drive.__main__ import EXIT_ERROR, EXIT_INTERRUPTED, SCENARIOS, main, usual
 from drive.film import Film
 from drive.report import write_report
-from drive.robot_node import LATENCY, SimulatedRobot
-from drive.robot_topics import RobotTopics
 from drive.scenario import Outcome
 from drive.scenarios.contact_scenarios import NearWall, PassBy, Wall
 from drive.scenarios.dock_scenario import DockAtBall
 from drive.scenarios.fault_scenario import BALL_SPEED, STILL, STOP, Faults, last_above
 from drive.scenarios.return_scenario import Return
 from drive.scenarios.turn_scenario import Turn
+from drive.simulated_robot_node import LATENCY, SimulatedRobot
+from drive.simulated_robot_topics import RobotTopics
 from drive.truth import Measured, Record, Truth
 from drive.worlds import robot_world as worlds
 from drive.worlds.robot_world import MASS, PERIOD, SPEED_GAIN, Box, World

@@ -10,9 +10,9 @@ import numpy as np
 from std_srvs.srv import Trigger
 
 from drive.comparisons import Comparisons
-from drive.robot_node import SimulatedRobot
 from drive.scenario import Outcome, Scenario
 from drive.scenarios.template_from_camera import PATCH, set_template
+from drive.simulated_robot_node import SimulatedRobot
 from drive.truth import Record, Truth
 from drive.worlds.panelled_room import make_room
 from drive.worlds.robot_world import HEIGHT, PERIOD, WIDTH, World

@@ -11,8 +11,8 @@ import numpy as np
 from geometry_msgs.msg import Twist
 from std_srvs.srv import Trigger
 
-from drive.robot_node import SimulatedRobot
 from drive.scenario import Outcome, Scenario, share, values
+from drive.simulated_robot_node import SimulatedRobot
 from drive.worlds.robot_world import CAMERA_X, HEIGHT, HULL_RADIUS, PERIOD, WIDTH, Box, World
 from edgetpu_msgs.msg import TimeToContact
 from measured_figures.row import Row

@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 from vision_msgs.msg import Detection2DArray
 
-from drive.robot_node import SimulatedRobot
 from drive.scenario import Outcome, Scenario, share, values
 from drive.scenarios.follow_scenario import EVENING, bearing_from
+from drive.simulated_robot_node import SimulatedRobot
 from drive.worlds.robot_world import CAMERA_X, FOCAL_LENGTH, PERIOD, WIDTH, Box, World
 from edgetpu_msgs.msg import ServoError
 from measured_figures.row import Row

@@ -11,9 +11,9 @@ import numpy as np
 
 from demo.processes import Process
 from drive.faulty_graph import FaultyGraph
-from drive.robot_node import SimulatedRobot
 from drive.scenario import Outcome, values
 from drive.scenarios.dock_scenario import DISTANCE_ERROR, DockAtBall, Sample
+from drive.simulated_robot_node import SimulatedRobot
 from drive.worlds.robot_world import PERIOD, World
 from measured_figures.row import Row
 

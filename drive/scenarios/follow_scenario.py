@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from demo.processes import Process, as_parameter
-from drive.robot_node import SimulatedRobot
 from drive.scenario import Outcome, Scenario, values
+from drive.simulated_robot_node import SimulatedRobot
 from drive.suite_connection import DriveError
 from drive.worlds.robot_world import CAMERA_X, PERIOD, Box, World
 from edgetpu_control.learned.servo_teacher import SOURCES

@@ -11,9 +11,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from demo.processes import as_parameter
-from drive.robot_node import SimulatedRobot
 from drive.scenario import Outcome, Scenario, values
 from drive.scene_network import NAME, scene_network
+from drive.simulated_robot_node import SimulatedRobot
 from drive.suite_connection import DriveError
 from drive.worlds.robot_world import PERIOD, Box, World
 from drive.worlds.rooms import Flat, Room, make_flat

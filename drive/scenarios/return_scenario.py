@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from drive.robot_node import SimulatedRobot
 from drive.scenario import Outcome, Scenario, share, values
 from drive.scenarios.follow_scenario import bearing_from
 from drive.scenarios.template_from_camera import PATCH, set_template
+from drive.simulated_robot_node import SimulatedRobot
 from drive.worlds.robot_world import FOCAL_LENGTH, HEIGHT, PERIOD, WIDTH, Box, World
 from edgetpu_msgs.msg import PatternMatch
 from measured_figures.row import Row

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from std_msgs.msg import Header
 
-from drive.robot_node import SimulatedRobot
-from drive.robot_topics import image_message
+from drive.simulated_robot_node import SimulatedRobot
+from drive.simulated_robot_topics import image_message
 from drive.worlds.robot_world import HEIGHT, WIDTH
 from edgetpu_msgs.srv import SetTemplate
 

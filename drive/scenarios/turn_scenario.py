@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from std_msgs.msg import Float64
 from std_srvs.srv import Trigger
 
-from drive.robot_node import SimulatedRobot
 from drive.scenario import Outcome, Scenario, values
+from drive.simulated_robot_node import SimulatedRobot
 from drive.worlds.robot_world import PERIOD, Box, World
 from edgetpu_msgs.msg import Heading
 from measured_figures.row import Row

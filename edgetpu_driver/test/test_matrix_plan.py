@@ -13,9 +13,9 @@ from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.matrix import product_passes
 from edgetpu_driver.matrix.dense_model import DenseModel
 from edgetpu_driver.matrix.engine_tiles import EngineTiles
-from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, make_plan
 from edgetpu_driver.matrix.product_passes import RealProduct
 from edgetpu_driver.matrix.scaling import ALWAYS, OUTPUT_HEADROOM, RowGains
+from edgetpu_driver.matrix.tile_plan import MatrixPlan, PlanOptions, make_plan
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.replaceable_weights import WeightTensor
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver import CpuEngine, EdgeTpu, Model, VirtualEdgeTpu
-from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep
+from edgetpu_driver.engines.whole_model.model_plan import EdgeTpuStep
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_driver.tflite.tensor import TensorSpec

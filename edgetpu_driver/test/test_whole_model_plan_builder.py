@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.engines.whole_model import graph_partitioning
-from edgetpu_driver.engines.whole_model.pipeline_segments import load_plan, plan_model, plan_segments
-from edgetpu_driver.engines.whole_model.plan import (
+from edgetpu_driver.engines.whole_model.model_plan import (
     EdgeTpuStep,
     LiteRtStep,
     ModelPlan,
     StepValues,
     step_operators,
 )
+from edgetpu_driver.engines.whole_model.pipeline_segments import load_plan, plan_model, plan_segments
 from edgetpu_driver.errors import ModelFormatError, ModelNotFoundError, ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import parse_model
 from testdata import ModelFolder

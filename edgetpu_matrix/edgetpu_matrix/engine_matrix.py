@@ -16,9 +16,9 @@ from edgetpu_driver.errors import InputError
 from edgetpu_driver.matrix import product_passes
 from edgetpu_driver.matrix.dense_model import DenseModel
 from edgetpu_driver.matrix.engine_tiles import EngineTiles
-from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, make_plan
 from edgetpu_driver.matrix.product_passes import RealProduct
 from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM
+from edgetpu_driver.matrix.tile_plan import MatrixPlan, PlanOptions, make_plan
 from edgetpu_matrix.reservoir.host_subspace import HostSubspace
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.backends.backend import Backend, ParsedModel, Placement
 from edgetpu_driver.backends.cpu_parts import CpuPartsBackend
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
-from edgetpu_driver.engines.whole_model.plan import ModelPlan, Operand, Step
+from edgetpu_driver.engines.whole_model.model_plan import ModelPlan, Operand, Step
 from edgetpu_driver.errors import GraphProcessError
 from edgetpu_driver.host.models.model_parts import ModelPart, ReadModel, read_model
 from fuzz.interleavings.fake_sticks import INPUT, OUTPUT, product, weights_of_file

@@ -16,7 +16,7 @@ from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.engines.whole_model.execution import StepEngine, cpu_engine
-from edgetpu_driver.engines.whole_model.plan import LiteRtStep, Step
+from edgetpu_driver.engines.whole_model.model_plan import LiteRtStep, Step
 from edgetpu_driver.errors import EdgeTpuError, GraphProcessError, ModelUnsupportedError, ProcessStartError
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.replaceable_weights import WeightTensor

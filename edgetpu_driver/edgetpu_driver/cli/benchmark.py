@@ -15,7 +15,7 @@ from edgetpu_driver.cli.device_and_model import chosen, opened, parse
 from edgetpu_driver.cli.random_inputs import random_inputs
 from edgetpu_driver.cli.runnable_model import Runnable, RunnableModel
 from edgetpu_driver.cli.terminal import Answer, Progress, pairs
-from edgetpu_driver.engines.whole_model.plan import Step, engine_name
+from edgetpu_driver.engines.whole_model.model_plan import Step, engine_name
 
 
 def benchmark(options: argparse.Namespace, progress: Progress) -> Answer:

@@ -12,7 +12,7 @@ from edgetpu_driver.backends.factory import make_backend
 from edgetpu_driver.backends.whole_model_parsing import ParsedPlan, parse_whole
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
-from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep
+from edgetpu_driver.engines.whole_model.model_plan import EdgeTpuStep
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.files.default_paths import firmware_path
 from edgetpu_driver.tflite.checks.file_checks import read_model_file

@@ -22,8 +22,8 @@ from edgetpu_driver.darwinn.executable import (
     Layer,
 )
 from edgetpu_driver.darwinn.instructions.instruction_word_fields import WORD_BYTES
+from edgetpu_driver.engines.whole_model.model_plan import ModelPlan, engine_name, step_operators
 from edgetpu_driver.engines.whole_model.pipeline_segments import plan_model, plan_segments
-from edgetpu_driver.engines.whole_model.plan import ModelPlan, engine_name, step_operators
 from edgetpu_driver.engines.whole_model.recurrence import likely_feedback
 from edgetpu_driver.engines.whole_model.work_shares import work_of
 from edgetpu_driver.errors import EdgeTpuError

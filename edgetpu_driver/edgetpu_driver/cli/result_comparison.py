@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.cli.random_inputs import random_values
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.graph_runner import GraphInThisProcess, GraphOperands
-from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep, LiteRtStep, ModelPlan, Operand, Step
+from edgetpu_driver.engines.whole_model.model_plan import EdgeTpuStep, LiteRtStep, ModelPlan, Operand, Step
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec

@@ -11,7 +11,7 @@ from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.backends.whole_model_parsing import ParsedPlan
 from edgetpu_driver.cli.device_and_model import PATIENT, part
 from edgetpu_driver.engines.whole_model.model import Model
-from edgetpu_driver.engines.whole_model.plan import Step
+from edgetpu_driver.engines.whole_model.model_plan import Step
 
 StepCallback = Callable[..., None]
 """Called with a step of a whole model when it has run."""

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.divisible_work import Pieces, run_pieces
 from edgetpu_driver.engines.protocol import SwappableEngine
-from edgetpu_driver.matrix.plan import MatrixPlan, Tile
 from edgetpu_driver.matrix.product_passes import ProductBatch, Products, Requests, TileRequest
+from edgetpu_driver.matrix.tile_plan import MatrixPlan, Tile
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
 

@@ -23,9 +23,9 @@ from edgetpu_driver.errors import ClippingError, InputError
 from edgetpu_driver.matrix import product_passes
 from edgetpu_driver.matrix.dense_model import DenseModel
 from edgetpu_driver.matrix.engine_tiles import EngineTiles
-from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, Tile, make_plan, plan_of_file
 from edgetpu_driver.matrix.product_passes import ProductBatch
 from edgetpu_driver.matrix.scaling import RowGains
+from edgetpu_driver.matrix.tile_plan import MatrixPlan, PlanOptions, Tile, make_plan, plan_of_file
 from edgetpu_driver.weights.quantisation import clipping_error
 from edgetpu_driver.weights.real_arrays import array_of, real_array
 from edgetpu_driver.weights.replaceable_weights import INT8_MAX

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.matrix.dense_model import DenseModel
-from edgetpu_driver.matrix.plan import MatrixPlan, Tile
+from edgetpu_driver.matrix.tile_plan import MatrixPlan, Tile
 
 DITHER = 0.25
 """Largest relative difference between the input scales of passes, so that outputs are not rounded alike.

@@ -14,7 +14,7 @@ from edgetpu_driver.errors import InputError
 from edgetpu_driver.matrix import product_passes
 from edgetpu_driver.matrix.dense_model import DenseModel
 from edgetpu_driver.matrix.engine_tiles import EngineTiles
-from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, make_plan
+from edgetpu_driver.matrix.tile_plan import MatrixPlan, PlanOptions, make_plan
 from edgetpu_vision.algorithm import ImageLike, ModelLike
 from edgetpu_vision.class_selection import check_share
 from edgetpu_vision.classification.classifications import Classification, Classifications

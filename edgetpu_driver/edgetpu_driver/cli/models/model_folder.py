@@ -9,8 +9,8 @@ from pathlib import Path
 from edgetpu_driver.backends.factory import BACKENDS
 from edgetpu_driver.backends.usable_backends import usable_backends
 from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.engines.whole_model.model_plan import EdgeTpuStep, ModelPlan
 from edgetpu_driver.engines.whole_model.pipeline_segments import plan_model
-from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep, ModelPlan
 from edgetpu_driver.errors import ModelFormatError, ModelNameError, ModelUnsupportedError
 from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX, plain_stem
 from edgetpu_driver.toolchain.graph_catalogue import catalogue

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
-from edgetpu_driver.engines.whole_model.plan import (
+from edgetpu_driver.engines.whole_model.model_plan import (
     EdgeTpuStep,
     LiteRtStep,
     ModelPlan,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.cpu_operators.known_operators import is_known, make_operator
-from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep, LiteRtStep, Operand, OperatorStep, Step
+from edgetpu_driver.engines.whole_model.model_plan import EdgeTpuStep, LiteRtStep, Operand, OperatorStep, Step
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.checks.graph_checks import check_order

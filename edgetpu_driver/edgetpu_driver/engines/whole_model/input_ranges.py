@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgetpu_driver.engines.whole_model.plan import LiteRtStep, ModelPlan
+from edgetpu_driver.engines.whole_model.model_plan import LiteRtStep, ModelPlan
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.quantised_inputs import quantised_inputs
 

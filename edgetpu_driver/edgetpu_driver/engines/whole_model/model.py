@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.whole_model.execution import Attach, OnStep, PlanExecution, StepEngine
+from edgetpu_driver.engines.whole_model.model_plan import EdgeTpuStep, ModelPlan
 from edgetpu_driver.engines.whole_model.pipeline_segments import load_plan
-from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep, ModelPlan
 from edgetpu_driver.engines.whole_model.recurrence import State, feedback_of
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs

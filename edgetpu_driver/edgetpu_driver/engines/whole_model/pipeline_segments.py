@@ -11,7 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.whole_model.graph_partitioning import GraphSteps
-from edgetpu_driver.engines.whole_model.plan import ModelPlan, Operand, Step
+from edgetpu_driver.engines.whole_model.model_plan import ModelPlan, Operand, Step
 from edgetpu_driver.errors import InputError, ModelFormatError
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.tensor import TensorSpec

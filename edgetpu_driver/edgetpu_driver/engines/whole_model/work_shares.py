@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep, LiteRtStep, ModelPlan, Step
+from edgetpu_driver.engines.whole_model.model_plan import EdgeTpuStep, LiteRtStep, ModelPlan, Step
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.multiplications import multiplications
 from edgetpu_driver.tflite.tensor import TensorSpec

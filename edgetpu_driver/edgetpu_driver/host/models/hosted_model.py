@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from edgetpu_driver.backends.backend import ParsedModel, Placement
-from edgetpu_driver.engines.whole_model.plan import ModelPlan
+from edgetpu_driver.engines.whole_model.model_plan import ModelPlan
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError
 from edgetpu_driver.host.models.expected_time import ExpectedTime
 from edgetpu_driver.host.models.model_parts import ReadModel

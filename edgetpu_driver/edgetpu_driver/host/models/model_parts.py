@@ -12,7 +12,7 @@ from edgetpu_driver.backends.retargeted_files import retargeted
 from edgetpu_driver.backends.whole_model_parsing import ParsedPlan, parse_whole
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
-from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep, ModelPlan
+from edgetpu_driver.engines.whole_model.model_plan import EdgeTpuStep, ModelPlan
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError, ProcessStartError
 
 

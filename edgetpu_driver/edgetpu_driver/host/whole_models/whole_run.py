@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from edgetpu_driver.engines.whole_model.plan import StepValues
+from edgetpu_driver.engines.whole_model.model_plan import StepValues
 from edgetpu_driver.errors import EdgeTpuError, unexpected
 from edgetpu_driver.host.models.hosted_model import HostedModel
 from edgetpu_driver.host.models.inference_result import InferenceResult

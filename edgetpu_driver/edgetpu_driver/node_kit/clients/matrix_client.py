@@ -17,9 +17,9 @@ from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedErro
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.matrix import product_passes
 from edgetpu_driver.matrix.dense_model import DenseModel, check_tensors
-from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, Tile, make_plan
 from edgetpu_driver.matrix.product_passes import TileRequest
 from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM
+from edgetpu_driver.matrix.tile_plan import MatrixPlan, PlanOptions, Tile, make_plan
 from edgetpu_driver.node_kit.clients.matmul_in_progress import ProductInProgress, ProductResult
 from edgetpu_driver.node_kit.clients.model_client import ModelClient
 from edgetpu_driver.node_kit.executor.steady_timers import create_steady_timer

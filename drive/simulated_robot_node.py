@@ -13,7 +13,7 @@ from sensor_msgs.msg import Image
 
 from drive.awaited_results import AwaitedResults
 from drive.film import Film
-from drive.robot_topics import FIRST_SECOND, RobotTopics, header_at, image_message
+from drive.simulated_robot_topics import FIRST_SECOND, RobotTopics, header_at, image_message
 from drive.suite_connection import START_SECONDS, DriveError, SuiteConnection
 from drive.truth import Record
 from drive.worlds.robot_world import PERIOD, World
