@@ -30,7 +30,7 @@ from drive.scenarios.return_scenario import Return
 from drive.scenarios.turn_scenario import Turn
 from drive.simulated_robot_node import LATENCY, SimulatedRobot
 from drive.simulated_robot_topics import RobotTopics
-from drive.truth import Measured, Record, Truth
+from drive.truth import Record, Truth
 from drive.worlds import robot_world as worlds
 from drive.worlds.robot_world import MASS, PERIOD, SPEED_GAIN, Box, World
 from drive.worlds.textures import SIZE, noise_texture
@@ -196,7 +196,8 @@ def test_results_are_kept_at_the_time_of_their_image() -> None:
         (2.0, 4.0, 1.0),
         (2.1, math.inf, math.inf),
     ]
-    assert record.measured["expansion rate"][1] == Measured(2.1, 0.25, 0.125)
+    last = record.measured["expansion rate"][1]
+    assert (last.time, last.value, last.sigma) == (2.1, 0.25, 0.125)
 
 
 def test_of_faults_the_time_to_the_last_motion_counts() -> None:

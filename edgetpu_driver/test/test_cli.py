@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from usb.backend import libusb1
 
 from edgetpu_driver.cli import terminal
 from edgetpu_driver.cli.main import main
@@ -175,7 +176,17 @@ def test_a_standard_error_that_takes_nothing_changes_neither_the_output_nor_the_
     assert (done.returncode, json.loads(done.stdout)["error"]["kind"]) == (1, "ModelNotFoundError")
 
 
-@pytest.mark.parametrize(("arguments", "status"), [("registers --serial absent", 3), ("fly", 2)])
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        pytest.param(
+            "registers --serial absent",
+            3,
+            marks=pytest.mark.skipif(libusb1.get_backend() is None, reason="libusb 1.0 is not installed"),
+        ),
+        ("fly", 2),
+    ],
+)
 def test_a_full_standard_error_does_not_hide_the_exit_status(arguments: str, status: int) -> None:
     script = f"{sys.executable} -m edgetpu_driver.cli {arguments} 2>/dev/full"
     environment = os.environ | {"PYTHONUNBUFFERED": ""}

@@ -12,7 +12,7 @@ from edgetpu_driver.node_kit.process.process_end import STARTER_VARIABLE
 NODE = """
 import os, signal, sys
 from edgetpu_driver.node_kit.process.process_end import stop_with_starter
-signal.signal(signal.SIGINT, lambda *_: (print("stopped", flush=True), os._exit(0)))
+signal.signal(signal.SIGINT, lambda *_: (os.write(1, b"stopped\\n"), os._exit(0)))
 woken, wake = os.pipe()
 os.set_blocking(wake, False)
 signal.set_wakeup_fd(wake)
