@@ -1,5 +1,6 @@
 // Fills a tensor message and asks the middleware-independent type support for its name.
 
+#include <cstdint>  // which the headers of ROS 2 Jazzy need before them, with GCC 15
 #include <iostream>
 
 #include <edgetpu_msgs/msg/tensor.hpp>
