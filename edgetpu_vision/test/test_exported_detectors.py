@@ -54,6 +54,21 @@ def test_scores_of_yolov5_are_multiplied_by_the_objectness(tmp_path: Path) -> No
     check(found, objects)
 
 
+@pytest.mark.parametrize("count", [3 * CELLS, 3 * (CELLS - 400)], ids=["three grids", "tiny"])
+def test_boxes_and_classes_of_yolov4_are_two_outputs(tmp_path: Path, count: int) -> None:
+    values = rows(count, 84)
+    boxes = Values(values[None, :, :4] * SIZE, SIZE / 200)
+    outputs = {"Identity": boxes, "Identity_1": Values(values[None, :, 4:], 1 / 200)}
+    check(detector(tmp_path, outputs, labels="coco").update(IMAGE).detections)
+
+
+def test_encoded_boxes_of_three_anchors_a_cell_are_not_those_of_yolov4(tmp_path: Path) -> None:
+    boxes = Values(np.zeros((1, 3 * CELLS, 4)), 1 / 20, 0)
+    outputs = {"boxes": boxes, "scores": Values(np.zeros((1, 3 * CELLS, 21)), 1 / 256)}
+    with pytest.raises(ModelUnsupportedError, match="need its anchors, which this file does not have"):
+        detector(tmp_path, outputs)
+
+
 def test_end_to_end_boxes_are_taken_as_corners(tmp_path: Path) -> None:
     objects = ((0, 0.9, (0.3, 0.5, 0.2, 0.2)), (1, 0.6, (0.7, 0.3, 0.4, 0.4)))
     values = np.zeros((1, 300, 6))

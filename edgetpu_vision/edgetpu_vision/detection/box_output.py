@@ -23,6 +23,9 @@ _LOGITS_BELOW = -0.5
 begins at 0 or one step below."""
 LARGEST_NORMALISED = 2.0
 """Coordinates above this are px: boxes as parts of the image hardly exceed 1."""
+_NEGATIVE_SHARE = 1 / 8
+"""Least negative part of the range of encoded boxes, relative to the positive part: offsets from anchors are
+on both sides of 0, whereas coordinates are below 0 only where a box exceeds the image."""
 
 _BOX_WORDS = {"box", "boxes", "bbox", "bboxes", "xywh", "xyxy", "loc", "location", "locations", "encodings"}
 _CLASS_WORDS = {
@@ -81,6 +84,12 @@ def are_logits(spec: TensorSpec) -> bool:
     """Whether the range of an output of classes is that of logits."""
     limits = real_range(spec)
     return limits is not None and limits[0] < _LOGITS_BELOW
+
+
+def looks_encoded(spec: TensorSpec) -> bool | None:
+    """Whether the range of boxes is that of offsets from anchors; None if they are not quantised."""
+    limits = real_range(spec)
+    return None if limits is None else limits[0] < -_NEGATIVE_SHARE * limits[1]
 
 
 def _by_range(spec: TensorSpec) -> _Role | None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.detection.anchor_values import Table
-from edgetpu_vision.detection.box_output import BOX, OutputRoles
+from edgetpu_vision.detection.box_output import BOX, OutputRoles, looks_encoded
 from edgetpu_vision.detection.head import Head
 from edgetpu_vision.detection.post_process_head import PostProcessHead
 from edgetpu_vision.detection.ssd_anchors import published_anchors, ssd_anchors
@@ -20,7 +20,7 @@ from edgetpu_vision.detection.yolo_channels import YoloHints, keypoint_channels
 from edgetpu_vision.detection.yolo_recognition import yolo_head
 from edgetpu_vision.model_description.description import ModelDescription
 from edgetpu_vision.model_description.graph_facts import PostProcess
-from edgetpu_vision.output_values import real_range, scaled, unscaled_hint
+from edgetpu_vision.output_values import scaled, unscaled_hint
 
 HeadName = Literal["", "ssd", "yolov5", "yolov8", "yolov8_obb", "yolov8_pose"]
 """Kind of a detector's outputs. "ssd": an SSD, post-processed or raw; "yolov5": a YOLO with anchors and
@@ -32,9 +32,6 @@ _SCALES = (10.0, 10.0, 5.0, 5.0)
 """Scales of encoded boxes for SSD models whose files do not contain them."""
 _IOU_THRESHOLD = 0.6
 """Overlap for suppression in the same models: the threshold of the published SSD configurations."""
-_NEGATIVE_SHARE = 1 / 8
-"""Least negative part of the range of encoded boxes, relative to the positive part: offsets from anchors are
-on both sides of 0, whereas coordinates are below 0 only where a box exceeds the image."""
 _ANCHORS_UNKNOWN = (
     "; boxes and scores as those of an SSD need its anchors, which this file does not have: take a model "
     "that ends with TFLite_Detection_PostProcess, or give Detector(anchors=..)"
@@ -125,19 +122,13 @@ def _ssd_head(
             if chosen.shape != (count, 4):
                 raise ModelUnsupportedError(f"expected anchors [{count}, 4]; got {list(chosen.shape)}")
             encodings, scores = roles.ordered(pair[0], pair[1], encoded=True)
-            if not named and anchors is None and not _may_be_encoded(encodings.spec):
+            if not named and anchors is None and looks_encoded(encodings.spec) is False:
                 continue  # a YOLO with an input of 160x128 px, for example, has as many cells
             options = _default_options(chosen)
         else:
             encodings, scores = roles.ordered(pair[0], pair[1], encoded=True)
         return SsdHead(encodings, scores, options, *size)
     return None
-
-
-def _may_be_encoded(spec: TensorSpec) -> bool:
-    """Whether boxes may be offsets from anchors: quantised coordinates have hardly any negative range."""
-    limits = real_range(spec)
-    return limits is None or limits[0] < -_NEGATIVE_SHARE * limits[1]
 
 
 def _box_and_score_lists(outputs: Sequence[TensorSpec]) -> Iterator[tuple[Table, Table]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.detection.anchor_values import Table
-from edgetpu_vision.detection.box_output import BOX, OutputRoles, are_logits
+from edgetpu_vision.detection.box_output import BOX, OutputRoles, are_logits, looks_encoded
 from edgetpu_vision.detection.head import Head
 from edgetpu_vision.detection.instance_masks import Prototypes
 from edgetpu_vision.detection.yolo_channels import (
@@ -55,7 +55,11 @@ def yolo_head(
         if hints.family != "yolov5":
             head = _distribution_maps(outputs, grids, hints) or _separate_lists(outputs, grids, roles)
         if head is None and hints.family != "yolov8":
-            head = _anchor_maps(outputs, grids, hints) or _list_with_objectness(outputs, grids, hints)
+            head = (
+                _anchor_maps(outputs, grids, hints)
+                or _lists_of_anchors(outputs, grids, roles)
+                or _list_with_objectness(outputs, grids, hints)
+            )
         if head is None and hints.family != "yolov5":
             head = _list_without_objectness(outputs, grids, hints)
         if head is not None:
@@ -78,7 +82,8 @@ def _lists(outputs: Sequence[TensorSpec], count: int) -> Iterator[Table]:
 
 def _list_with_objectness(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
     """Boxes, objectness, probabilities and any mask weights in one output."""
-    for table in _lists(outputs, _ANCHORS * grids.cells):
+    tables = list(_lists(outputs, _ANCHORS * grids.cells))
+    for table in tables if len(tables) == 1 else ():  # of several, none has all of them
         if table.channels > BOX + 1:
             check_steps(table.spec)
             found = class_channels(table.channels - BOX - 1, table.spec, outputs, hints)
@@ -159,15 +164,35 @@ def _separate_lists(outputs: Sequence[TensorSpec], grids: Grids, roles: OutputRo
     if BOX not in (tables[0].channels, tables[1].channels):
         return None
     boxes, scores = roles.ordered(tables[0], tables[1], encoded=False)
-    logits = are_logits(scores.spec)
+    prototypes = prototypes if weights is not None else None
+    return _decoded_lists(boxes, scores, grids, prototypes, weights)
+
+
+def _lists_of_anchors(outputs: Sequence[TensorSpec], grids: Grids, roles: OutputRoles) -> Head | None:
+    """Boxes in one output, classes times objectness in another, for three anchors a cell, as in YOLOv4."""
+    tables = list(_lists(outputs, _ANCHORS * grids.cells))
+    if len(tables) != 2 or BOX not in (tables[0].channels, tables[1].channels):
+        return None
+    boxes, scores = roles.ordered(tables[0], tables[1], encoded=False)
+    # An SSD may have three anchors a cell, too; its boxes mean nothing without them.
+    return None if looks_encoded(boxes.spec) else _decoded_lists(boxes, scores, grids)
+
+
+def _decoded_lists(
+    boxes: Table,
+    scores: Table,
+    grids: Grids,
+    prototypes: Prototypes | None = None,
+    weights: Table | None = None,
+) -> Head:
     return DecodedHead(
         boxes,
         scores,
         0,
         scores.channels,
         _size(grids),
-        are_logits=logits,
-        prototypes=prototypes if weights is not None else None,
+        are_logits=are_logits(scores.spec),
+        prototypes=prototypes,
         weights=weights,
     )
 
