@@ -196,6 +196,30 @@ OPTIONS = {
 }
 
 
+def test_each_box_may_be_listed_with_its_best_classes(tmp_path: Path) -> None:
+    """LiteRT counts boxes then, not entries of the lists."""
+    anchors = ssd_anchors(96, 96, ssd_anchor_count(96, 96))
+    scores = np.zeros((1, len(anchors), 4))
+    scores[0, (5, -1), 1:] = (0.25, 0.75, 0.5), (0.125, 0.25, 0.875)
+    options = OPTIONS | {"num_classes": 3, "max_classes_per_detection": 2}
+    data = post_processed_graph(
+        96,
+        96,
+        Values(np.zeros((1, len(anchors), 4)), ENCODING, 0),
+        Values(scores, 1 / 256),
+        anchors,
+        **options,
+    )
+    (tmp_path / "ssd.tflite").write_bytes(data)
+    found = Detector(tmp_path / "ssd.tflite", min_confidence=0).update(np.zeros((96, 96, 3), np.uint8))
+    assert [(each.class_id, each.score) for each in found.detections] == [
+        (2, 0.875),
+        (1, 0.75),
+        (2, 0.5),
+        (1, 0.25),
+    ]
+
+
 def post_processed(path: Path, size: int, classes: int, background: bool, anchors: Any, **labels: Any) -> Any:
     """A detector that finds the class before the last in the place of the last anchor, moved by a quarter."""
     scores = np.zeros((1, len(anchors), classes + background))

@@ -45,14 +45,17 @@ class PostProcessHead(Head):
         roles: Mapping[int, str],
         classes: int | None,
         size: tuple[int, int],
+        entries: int = 1,
     ) -> None:
         """Prepare for outputs; if a role is unknown, `outputs` are those of the post-processing only.
 
-        roles: names of the outputs by role, as far as known. size: input height and width, px.
+        roles: names of the outputs by role, as far as known. size: input height and width, px. entries: see
+        PostProcess.
         """
         self._specs = {spec.name: spec for spec in outputs}
         self._roles = dict(roles)
         self.classes = classes
+        self._entries = entries
         height, width = size
         self._size = np.array((width, height, width, height), np.float32)
 
@@ -67,7 +70,7 @@ class PostProcessHead(Head):
         names = {spec.name for spec in outputs}
         known_values = {spec.name for spec in scaled(outputs)}
         options = description.post_process
-        classes = (options.classes or None) if options is not None else None
+        classes, entries = (options.classes or None, options.entries) if options is not None else (None, 1)
         of_graph = dict(enumerate(options.outputs)) if options is not None else {}
         of_names = {role: name for name in names if (role := _role_of_name(name)) is not None}
         by_meaning = {meaning: name for name, meaning in description.output_names.items()}
@@ -78,9 +81,9 @@ class PostProcessHead(Head):
             roles = {role: name for role, name in known.items() if name in names}
             complete = {_BOXES, _CLASSES, _SCORES} <= roles.keys()
             if complete and {roles[_BOXES], roles[_SCORES]} <= known_values:
-                return cls(outputs, roles, classes, size)
+                return cls(outputs, roles, classes, size, entries)
         parts = _Parts.among(outputs)
-        return cls(parts.all, parts.roles(), classes, size) if parts is not None else None
+        return cls(parts.all, parts.roles(), classes, size, entries) if parts is not None else None
 
     def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
         """See Head.candidates; OutputsError also if boxes, classes and scores differ in number."""
@@ -95,7 +98,7 @@ class PostProcessHead(Head):
         if _COUNT in self._roles:
             told = self._values(outputs, self._roles[_COUNT]).reshape(-1)
             if told.size and np.isfinite(told[0]):
-                count = min(max(round(float(told[0])), 0), count)
+                count = min(max(round(float(told[0]) * self._entries), 0), count)
         chosen = np.flatnonzero(scores[:count] >= min_score)
         self._check_boxes(boxes[chosen])
         found = boxes[chosen][:, [1, 0, 3, 2]] * self._size

@@ -39,6 +39,8 @@ class PostProcess:
     """Whether suppression is done for each class separately, rather than once for all."""
     outputs: tuple[str, ...]
     """Names of the boxes, classes, scores and count among the outputs of the graph; "" for inner tensors."""
+    entries: int = 1
+    """Number of entries in the lists for each box that is counted: its best classes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,15 +115,18 @@ def _with_options(operator: Operator, anchors: Tensor, outputs: tuple[str, ...])
     scales = tuple(number(key, 1.0) for key in ("y_scale", "x_scale", "h_scale", "w_scale"))
     if min(scales) <= 0:
         raise ModelFormatError(f"{_POST_PROCESS}: expected positive scales, got {scales}")
+    classes, per_class = int(number("num_classes", 0)), bool(number("use_regular_nms", 0))
+    entries = 1 if per_class else min(int(number("max_classes_per_detection", 1)), classes or 1)
     return PostProcess(
         anchors=_real(anchors),
         scales=(scales[0], scales[1], scales[2], scales[3]),
-        classes=int(number("num_classes", 0)),
+        classes=classes,
         max_detections=int(number("max_detections", 0)),
         score_threshold=number("nms_score_threshold", 0.0),
         iou_threshold=number("nms_iou_threshold", 0.6),
-        per_class=bool(number("use_regular_nms", 0)),
+        per_class=per_class,
         outputs=outputs,
+        entries=max(entries, 1),
     )
 
 
