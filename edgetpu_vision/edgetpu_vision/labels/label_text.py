@@ -1,12 +1,15 @@
 """Reads labels from text in the formats that are usual for TFLite and Coral models.
 
 One label a line, in quotes or not; a class number and a label a line ("16 cat", "16: cat", "16,cat",
-"16. cat", "16 - cat"); JSON, a list or an object by class number; entries of TensorFlow's label maps
-(item { id: 17 name: "cat" }); or YAML with the key "names", as data sets and exported models of YOLO have it.
+"16. cat", "16 - cat"), also below the header of a table (id,name); JSON or a literal of Python, a list or an
+object by class number, also as Keras has it ("0": ["n01440764", "tench"]) or under "names", "labels" or
+"id2label"; entries of TensorFlow's label maps (item { id: 17 name: "cat" }); or YAML with the key "names", as
+data sets and exported models of YOLO have it.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterable
@@ -19,6 +22,7 @@ from edgetpu_vision.labels.labels import Labels
 
 _NUMBERED = re.compile(r"(\d{1,7})(?:\s*[:,;=)]\s*|\.\s+|\s+-\s+|\s+)(\S.*)")
 _NUMBER = re.compile(r"(\d{1,7})\s*[:,;=).]?")
+_HEADER = re.compile(r"(\"?)(?:|id|index|number|class|class_?id|label_?id)\1[,;\t]\S.*", re.IGNORECASE)
 _ITEM = re.compile(r"item\s*\{([^{}]*)\}")
 _ITEM_ID = re.compile(r"\bid\s*:\s*(\d{1,7})\b")
 _ITEM_NAMES = tuple(
@@ -28,6 +32,10 @@ _YAML_NAMES = re.compile(r"^names[ \t]*:", re.MULTILINE)
 _QUOTED = re.compile(r"\"((?:[^\"]|\"\")*)\"|'([^']*)'")
 _LONGEST_YAML = 2**17
 """Longest text, characters. Uncritical: 600 classes take 10 000; PyYAML reads 100 000 a second."""
+_LONGEST_LITERAL = 2**17
+"""Longest literal of Python, characters. Uncritical: the classes of ImageNet take 30 000."""
+_KEYS = ("names", "labels", "id2label")
+"""Keys of the labels in JSON that describes a whole model: of YOLO, Teachable Machine, Hugging Face."""
 _LONGEST_LABEL = 1000
 """Longest label, characters. Uncritical: the longest of ImageNet has 121."""
 
@@ -48,7 +56,10 @@ def parse_labels(data: bytes, source: str) -> Labels:
         lines.pop()
     if any(len(line) > _LONGEST_LABEL for line in lines):
         raise LabelsError(f"expected labels of at most {_LONGEST_LABEL} characters in {source}")
-    numbered = _numbered_lines([line for line in lines if line])
+    filled = [line for line in lines if line]
+    numbered = _numbered_lines(filled)
+    if not numbered and filled and _HEADER.fullmatch(filled[0]):
+        numbered = _numbered_lines(filled[1:])
     if numbered:
         return Labels(_by_number(numbered, source), source, numbered=True)
     return Labels(dict(enumerate(map(_unquoted, lines))), source)
@@ -105,24 +116,57 @@ def _text(data: bytes, source: str) -> str:
 
 
 def _json_labels(text: str, source: str) -> Labels:
-    try:
-        value: Any = json.loads(text, object_pairs_hook=_Pairs)
-    except (ValueError, RecursionError) as error:
-        raise LabelsError(f"expected JSON in {source}, which begins like JSON: {error}") from None
-    parts = [part for _, part in value] if isinstance(value, _Pairs) else value
-    for part in parts:
+    value = _json_value(text, source)
+    if isinstance(value, _Pairs):
+        described = [part for key, part in value if key in _KEYS and isinstance(part, list)]
+        value = described[0] if described else value
+    pairs = value if isinstance(value, _Pairs) else list(enumerate(value))
+    parts: list[tuple[Any, Any]] = [(key, _keras_label(part)) for key, part in pairs]
+    for _, part in parts:
         if not isinstance(part, str | int) or isinstance(part, bool):
-            shown = json.dumps(dict(part) if isinstance(part, _Pairs) else part)[:40]
+            shown = dict(part) if isinstance(part, _Pairs) else part
+            shown = json.dumps(shown, default=str, skipkeys=True)[:40]
             raise LabelsError(f"expected labels by class number in {source}; got {shown} as one")
     if not isinstance(value, _Pairs):
-        return Labels({number: str(name) for number, name in enumerate(value)}, source)
-    if all(isinstance(part, int) for part in parts):  # {"cat": 16}
-        return Labels(_by_number(((number, name) for name, number in value), source), source, numbered=True)
+        return Labels({number: str(name) for number, name in parts}, source)
+    if all(isinstance(part, int) for _, part in parts):  # {"cat": 16}
+        return Labels(_by_number(((number, name) for name, number in parts), source), source, numbered=True)
     try:
-        numbered = [(int(number), str(name)) for number, name in value]
+        numbered = [(int(number), str(name)) for number, name in parts]
     except ValueError:
         raise LabelsError(f"expected labels by class number in {source}; got other keys") from None
     return Labels(_by_number(numbered, source), source, numbered=True)
+
+
+def _json_value(text: str, source: str) -> list[Any]:
+    """The list, or the pairs of the object, that a text in JSON holds, or else a literal of Python."""
+    try:
+        value: Any = json.loads(text, object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError) as error:
+        value = _literal(text)
+        if value is None:
+            raise LabelsError(f"expected JSON in {source}, which begins like JSON: {error}") from None
+    found: list[Any] = value
+    return found
+
+
+def _literal(text: str) -> list[Any] | None:
+    """A list or dict as Python prints it; None for any other text."""
+    if len(text) > _LONGEST_LITERAL:
+        return None
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    if isinstance(value, dict):
+        return _Pairs((str(key), part) for key, part in value.items())
+    return value if isinstance(value, list) else None
+
+
+def _keras_label(part: Any) -> Any:
+    """The label in a pair of WordNet's number and label; anything else as it is."""
+    is_pair = isinstance(part, list) and len(part) == 2 and all(isinstance(each, str) for each in part)
+    return part[1] if is_pair else part
 
 
 class _Pairs(list[tuple[str, Any]]):
