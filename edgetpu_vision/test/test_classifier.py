@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -14,6 +15,7 @@ from edgetpu_driver.images.encodings import ImageError
 from edgetpu_vision import Classifier, LabelsError, ModelDescription, OutputsError
 from edgetpu_vision.classification.top_k import GreatestValues
 from testdata import GOLDEN
+from testdata.graphs.exported_graphs import Values, exported_graph
 from testdata.pictures.fixed_outputs import IMAGE, fixed, spec
 
 UINT8 = {"dtype": np.uint8, "scale": 1 / 256, "zero_point": 0}
@@ -155,6 +157,34 @@ def test_a_single_probability_in_float_is_known_by_the_graph() -> None:
     assert classified([0.25], tensor, description=description) == [(0, 0.75), (1, 0.25)]
     with pytest.raises(ModelUnsupportedError, match="one output that is a value for each class"):
         classified([0.25], tensor)
+
+
+@pytest.mark.parametrize("dequantized", [False, True], ids=["int8", "float"])
+@pytest.mark.parametrize(
+    ("logits", "expected"),
+    [((0.25, 0.75), (0.3775, 0.6225)), ((2.0,), (0.1192, 0.8808)), ((-2.0,), (0.8808, 0.1192))],
+    ids=str,
+)
+def test_logits_are_known_by_their_quantised_range(
+    tmp_path: Path, logits: tuple[float, ...], expected: tuple[float, ...], dequantized: bool
+) -> None:
+    """In float, too, if the graph only dequantises them: two logits within 0..1 look like probabilities."""
+    pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+    file = tmp_path / "logits.tflite"
+    file.write_bytes(exported_graph(8, 8, {"logits": Values(np.array([logits]), 1 / 32, 0)}, dequantized))
+    found = Classifier(file, min_confidence=0).update(IMAGE).classes
+    assert {each.class_id: round(each.score, 4) for each in found} == dict(enumerate(expected))
+
+
+def test_a_single_probability_in_float_is_known_by_its_quantised_range() -> None:
+    tensor, inside = spec("p", (1, 1)), spec("inside", (1, 1), np.int8, 1 / 256, -128)
+    description = ModelDescription(dequantised_outputs={"p": inside})
+    assert classified([0.25], tensor, description=description) == [(0, 0.75), (1, 0.25)]
+
+
+def test_a_single_number_of_a_class_is_refused() -> None:
+    with pytest.raises(ModelUnsupportedError, match="one output that is a value for each class"):
+        classified([3], spec("class", (1, 1), np.uint8, 1.0))
 
 
 def test_classes_may_be_on_any_axis() -> None:

@@ -62,11 +62,14 @@ class _Graph(GraphBuilder):
         return self._constant(name, np.ascontiguousarray(values, np.float32))
 
 
-def exported_graph(height: int, width: int, outputs: Mapping[str, Values]) -> bytes:
-    """A graph from int8 "image" [1, height, width, 3] to these int8 outputs."""
+def exported_graph(
+    height: int, width: int, outputs: Mapping[str, Values], dequantized: bool = False
+) -> bytes:
+    """A graph from int8 "image" [1, height, width, 3] to these int8 outputs, or to the same in float."""
     graph = _Graph(height, width, np.int8)
     for name, values in outputs.items():
-        graph.output(graph.fixed(name, values))
+        fixed = graph.fixed(name, values)
+        graph.output(graph.dequantized(fixed) if dequantized else fixed)
     return graph.build()
 
 

@@ -17,8 +17,10 @@ from edgetpu_vision.classification.top_k import GreatestValues
 from edgetpu_vision.output_values import (
     always_probabilities,
     log_sum_exp,
+    real_range,
     real_values,
     scaled,
+    sigmoid,
     single_output,
     within_0_and_1,
 )
@@ -28,7 +30,7 @@ class Classifier(VisionAlgorithm[Classifications]):
     """Classifies an image, by a model whose output has a value for each class.
 
     Values within 0..1 are taken as probabilities, others as logits, to which softmax is applied. A single
-    probability is that of class 1 of two classes.
+    probability is that of class 1 of two classes, and so is the sigmoid of a single logit.
     """
 
     max_results: int
@@ -74,6 +76,7 @@ class Classifier(VisionAlgorithm[Classifications]):
         values = whole_output(outputs, self._output).reshape(-1)
         if self._output is not self._spec:
             likely = real_values(values, self._output)
+            likely = likely if self._are_probabilities else sigmoid(likely)
             values = np.concatenate((1 - likely, likely))
         candidates = values if self._chosen is None else values[self._chosen]
         best = self._greatest.of(candidates, self.max_results)
@@ -89,7 +92,8 @@ class Classifier(VisionAlgorithm[Classifications]):
     def _scores(self, values: NDArray[Any], chosen: list[int]) -> list[float]:
         """Probabilities of the chosen classes."""
         real = real_values(values[chosen], self._spec)
-        if self._are_probabilities or (self._are_probabilities is None and within_0_and_1(values)):
+        are_two = self._output is not self._spec
+        if are_two or self._are_probabilities or (self._are_probabilities is None and within_0_and_1(values)):
             scores: list[float] = np.clip(real, 0, 1).tolist()  # the range of 8 bits may exceed them
         else:
             scores = np.exp(real - log_sum_exp(values, self._spec)).tolist()
@@ -97,10 +101,22 @@ class Classifier(VisionAlgorithm[Classifications]):
 
     def _is_likelihood(self, spec: TensorSpec) -> bool | None:
         """Whether an output holds probabilities; None if its values decide."""
-        return True if spec.name in self.description.probabilities else always_probabilities(spec)
+        if spec.name in self.description.probabilities:
+            return True
+        return always_probabilities(self._quantised(spec))
+
+    def _may_be_logit(self, spec: TensorSpec) -> bool:
+        """Whether the quantised range of an output has values on both sides of 0."""
+        limits = real_range(self._quantised(spec))
+        return limits is not None and limits[0] < 0 < limits[1]
+
+    def _quantised(self, spec: TensorSpec) -> TensorSpec:
+        """The quantised tensor that an output's values come from, or else the output itself."""
+        return self.description.dequantised_outputs.get(spec.name, spec)
 
     def _has_classes(self, spec: TensorSpec) -> bool:
-        """Whether an output is a vector: a value for each class, or the probability of one of two."""
+        """Whether an output is a vector: a value for each class, or the likelihood of one of two."""
         is_vector = bool(spec.shape) and prod(spec.shape) == max(spec.shape) >= 1
-        enough = is_vector and (max(spec.shape) > 1 or self._is_likelihood(spec) is True)
-        return enough and bool(scaled([spec]))
+        if not is_vector or not scaled([spec]):
+            return False
+        return max(spec.shape) > 1 or self._is_likelihood(spec) is True or self._may_be_logit(spec)

@@ -8,6 +8,7 @@ from typing import Any
 
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.labels.labels import Labels
 from edgetpu_vision.model_description.graph_facts import PostProcess, graph_facts
 from edgetpu_vision.model_description.tflite_metadata import read_metadata
@@ -35,6 +36,8 @@ class ModelDescription:
     """For outputs that are an argmax, the number of values that it was taken over."""
     probabilities: frozenset[str] = frozenset()
     """Outputs that SOFTMAX or LOGISTIC computed."""
+    dequantised_outputs: Mapping[str, TensorSpec] = field(default_factory=dict)
+    """For float outputs that the graph dequantises at its end: the tensor with their quantisation."""
 
 
 NO_DESCRIPTION = ModelDescription()
@@ -70,6 +73,7 @@ def _describe_file(data: bytes) -> ModelDescription:
         facts.post_process,
         facts.class_counts,
         facts.probabilities,
+        facts.dequantised_outputs,
     )
 
 
@@ -84,4 +88,5 @@ def _joined(first: ModelDescription, second: ModelDescription) -> ModelDescripti
         second.post_process or first.post_process,
         {**first.class_counts, **second.class_counts},
         first.probabilities | second.probabilities,
+        {**first.dequantised_outputs, **second.dequantised_outputs},
     )

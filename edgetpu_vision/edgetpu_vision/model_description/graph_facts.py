@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,10 +12,13 @@ from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.model_reader import Operator, Subgraph, Tensor
 from edgetpu_driver.tflite.quantised_inputs import quantised_inputs
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
 
 _POST_PROCESS = "TFLite_Detection_PostProcess"
-_TRANSPARENT = {"DEQUANTIZE", "QUANTIZE", "RESHAPE", "SQUEEZE", "EXPAND_DIMS", "CAST", "CONCATENATION"}
+_SHAPING = {"RESHAPE", "SQUEEZE", "EXPAND_DIMS"}
+"""Operators that do not change values."""
+_TRANSPARENT = _SHAPING | {"DEQUANTIZE", "QUANTIZE", "CAST", "CONCATENATION"}
 """Operators that do not change the meaning of values."""
 _PROBABILITIES = {"SOFTMAX", "LOGISTIC"}
 
@@ -54,6 +57,8 @@ class GraphFacts:
     """Names of outputs that SOFTMAX or LOGISTIC computed."""
     quantised_inputs: Mapping[str, Normalisation] = field(default_factory=dict)
     """For float inputs that are quantised immediately: the normalisation that covers the range, by name."""
+    dequantised_outputs: Mapping[str, TensorSpec] = field(default_factory=dict)
+    """For float outputs whose values are dequantised at the end: the tensor that they come from, by name."""
 
 
 def graph_facts(graph: Subgraph) -> GraphFacts:
@@ -62,7 +67,11 @@ def graph_facts(graph: Subgraph) -> GraphFacts:
     output_names = dict(zip(graph.outputs, (spec.name for spec in graph.output_specs), strict=True))
     counts = {}
     probabilities = set()
+    dequantised = {}
     for tensor, name in output_names.items():
+        operator = _source(tensor, made_by, _SHAPING)
+        if operator is not None and operator.name == "DEQUANTIZE" and operator.inputs:
+            dequantised[name] = graph.tensors[operator.inputs[0]].spec
         source = _source(tensor, made_by)
         if source is None:
             continue
@@ -75,16 +84,20 @@ def graph_facts(graph: Subgraph) -> GraphFacts:
         input_names[index]: Normalisation.of_range(*spec.real_limits)
         for index, spec in quantised_inputs(graph).items()
     }
-    return GraphFacts(_post_process(graph, output_names), counts, frozenset(probabilities), ranges)
+    return GraphFacts(
+        _post_process(graph, output_names), counts, frozenset(probabilities), ranges, dequantised
+    )
 
 
-def _source(tensor: int, made_by: Mapping[int, Operator]) -> Operator | None:
+def _source(
+    tensor: int, made_by: Mapping[int, Operator], skipped: Set[str] = _TRANSPARENT
+) -> Operator | None:
     """The operator that computed the values of a tensor; those that only pass values on are skipped."""
     seen: set[int] = set()
     while tensor in made_by and tensor not in seen:
         seen.add(tensor)
         operator = made_by[tensor]
-        if operator.name not in _TRANSPARENT or not operator.inputs:
+        if operator.name not in skipped or not operator.inputs:
             return operator
         tensor = operator.inputs[0]
     return None
