@@ -120,11 +120,16 @@ def test_boxes_and_classes_in_outputs_of_their_own(names: tuple[str, str], trans
     check(detected(dict(sorted(outputs.items()))))
 
 
-def test_boxes_and_quantised_logits_of_classes_in_outputs_of_their_own() -> None:
+@pytest.mark.parametrize("in_float", [False, True], ids=["int8", "float"])
+def test_boxes_and_logits_of_classes_in_outputs_of_their_own(in_float: bool) -> None:
     rows = decoded(objectness=False, normalised=True)
     probabilities = np.clip(rows[None, :, 4:], 1e-3, 1 - 1e-3)
     logits = np.log(probabilities / (1 - probabilities))
-    check(detected({"boxes": quantised(rows[None, :, :4]), "logits": quantised(logits)}), px=0.6)
+    boxes = rows[None, :, :4]
+    if in_float:
+        check(detected({"boxes": boxes, "logits": logits}))
+    else:
+        check(detected({"boxes": quantised(boxes), "logits": quantised(logits)}), px=0.6)
 
 
 def distributions() -> tuple[Array, Array]:

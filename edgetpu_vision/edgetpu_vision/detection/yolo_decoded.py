@@ -58,7 +58,7 @@ class DecodedHead(Head):
 
         boxes: its first four channels are the boxes. scores: `classes` of its channels from `first` on are
         probabilities, and channel `objectness` their common factor. size: input height and width, px.
-        are_logits: whether `scores` has logits instead. angle: channel of `boxes` with the angle.
+        are_logits: whether `scores` surely has logits instead. angle: channel of `boxes` with the angle.
         prototypes: those of masks. weights: its last channels are mask weights; None for those of `boxes`.
         """
         self._boxes = boxes
@@ -124,10 +124,15 @@ class DecodedHead(Head):
         return corners(boxes * px_of(boxes, self._boxes, self._size))
 
     def _check(self, probabilities: NDArray[Any]) -> None:
-        """Raise OutputsError if values of the first image are too negative for probabilities."""
+        """Take values that are too negative for probabilities in the first image as logits.
+
+        Raises OutputsError if they may also be something else, because classes are not all of the output.
+        """
         least = float(np.fmin.reduce(probabilities, axis=None, initial=0.0))
         if least < _LEAST_PROBABILITY and not self._are_logits:
-            raise self._no_probability(least)
+            if self._scores is self._boxes:
+                raise self._no_probability(least)
+            self._are_logits = True
         self._checked = True
 
     def _no_probability(self, value: float) -> OutputsError:
