@@ -221,7 +221,7 @@ class VisionAlgorithm(ABC, Generic[Result]):
         return self.default_fit
 
     def _normalisation_of(self, image: TensorSpec) -> Normalisation | None:
-        """The normalisation that the user set, else that in the metadata, else that of the quantisation.
+        """The normalisation that the user set, else that in the files, else that of the quantisation.
 
         image: the model's input, as in `_recognise`.
         """
@@ -230,6 +230,9 @@ class VisionAlgorithm(ABC, Generic[Result]):
         of_metadata = self.description.normalisations.get(image.name)
         if of_metadata is not None and covers(image, of_metadata):
             return of_metadata
+        of_exporter = self.description.exporter_normalisation
+        if of_exporter is not None and covers(image, of_exporter):
+            return of_exporter
         return self.description.quantised_inputs.get(image.name)
 
 

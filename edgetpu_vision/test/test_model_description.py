@@ -13,7 +13,7 @@ from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_vision import Classifier, Normalisation, describe
+from edgetpu_vision import Classifier, Embedder, ModelDescription, Normalisation, describe
 from edgetpu_vision.preprocessing.pixel_scaling import PixelScaling
 from testdata import GOLDEN
 from testdata.graphs.metadata_files import model_with_metadata, with_files
@@ -199,6 +199,41 @@ def test_normalisation_of_the_metadata_is_used_for_a_float_input() -> None:
     classifier.bind([spec("image", (1, 8, 8, 3))], model.outputs)
     frame = classifier.preprocess(np.full((8, 8, 3), 200, np.uint8))
     np.testing.assert_allclose(frame.inputs["image"], 2.0)
+
+
+@pytest.mark.parametrize(
+    ("exporter", "expected"),
+    [
+        ({"stride": 32, "names": {0: "cat"}}, [-14, 40]),
+        ({"stride": 32, "task": "detect", "names": {0: "cat"}}, [-14, 40]),
+        ({"stride": 1, "task": "classify", "names": {0: "cat"}}, [-128, 127]),
+        ({}, [-128, 127]),
+    ],
+    ids=str,
+)
+def test_models_of_yolo_exporters_take_grey_levels_from_0_to_1(exporter: Any, expected: list[int]) -> None:
+    """The quantisation of a YOLOv8 that was exported without pictures: ImageNet's range, -2.1 to 2.6."""
+    embedder = Embedder(description=ModelDescription(exporter=exporter))
+    embedder.bind([spec("image", (1, 8, 8, 3), np.int8, 0.01865845, -14)], [spec("p", (1, 9))])
+    frames = [embedder.preprocess(np.full((8, 8, 3), level, np.uint8)) for level in (0, 255)]
+    assert [frame.inputs["image"].ravel()[0] for frame in frames] == expected
+
+
+def test_a_normalisation_for_a_float_input_is_not_used_where_it_makes_all_black() -> None:
+    description = ModelDescription(normalisations={"image": Normalisation((0.0,), (255.0,))})
+    embedder = Embedder(description=description)
+    embedder.bind([spec("image", (1, 8, 8, 3), np.int8, 1.0, -128)], [spec("p", (1, 9))])
+    frame = embedder.preprocess(np.full((8, 8, 3), 255, np.uint8))
+    assert frame.inputs["image"].max() == 127
+
+
+def test_the_range_behind_a_float_input_does_not_matter_to_models_of_yolo_exporters() -> None:
+    wide = {"image": Normalisation.of_range(-2.1, 2.6)}
+    description = ModelDescription(exporter={"stride": 32, "names": ["cat"]}, quantised_inputs=wide)
+    embedder = Embedder(description=description)
+    embedder.bind([spec("image", (1, 8, 8, 3))], [spec("p", (1, 9))])
+    frame = embedder.preprocess(np.full((8, 8, 3), 255, np.uint8))
+    np.testing.assert_allclose(frame.inputs["image"], 1.0)
 
 
 def test_labels_of_the_metadata_name_the_classes() -> None:

@@ -39,6 +39,16 @@ class ModelDescription:
     dequantised_outputs: Mapping[str, TensorSpec] = field(default_factory=dict)
     """For float outputs that the graph dequantises at its end: the tensor with their quantisation."""
 
+    @property
+    def exporter_normalisation(self) -> Normalisation | None:
+        """Grey levels as 0..1, if the exporter of a YOLO model described it; None if it did not.
+
+        All of these models take 0..1, except those that classify. Their quantisation may cover more: without
+        pictures of its own, the exporter calibrates with ones that are normalised as for ImageNet.
+        """
+        described = "stride" in self.exporter and self.exporter.get("task") != "classify"
+        return Normalisation.of_range(0.0, 1.0) if described else None
+
 
 NO_DESCRIPTION = ModelDescription()
 

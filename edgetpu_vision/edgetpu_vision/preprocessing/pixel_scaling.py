@@ -32,6 +32,9 @@ twenty times the error of a product and a sum of levels."""
 
 _MOST_CLIPPED = 1 / 8
 """Share of the grey levels at either end that a quantised input may clip."""
+_LEAST_STEPS = 16
+"""Least number of steps of an 8-bit input from black to white. Uncritical: without pictures of its own, the
+exporter of YOLO models leaves 54; a normalisation of 0..1 makes 1 of an input for 0..255."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ class PixelScaling:
 
 
 def covers(spec: TensorSpec, normalisation: Normalisation) -> bool:
-    """Whether an input [1, height, width, channels] can hold most grey levels after a normalisation.
+    """Whether an input [1, height, width, channels] distinguishes most grey levels after a normalisation.
 
     Metadata of quantised models often give a normalisation that is meant for the same model in float.
     """
@@ -147,7 +150,8 @@ def covers(spec: TensorSpec, normalisation: Normalisation) -> bool:
     limits = np.iinfo(spec.dtype)
     steps = real / spec.scale + spec.zero_point
     inside = np.clip(steps, limits.min, limits.max)
-    return bool(np.all(np.abs(steps - inside) <= _MOST_CLIPPED * np.abs(steps[1] - steps[0])))
+    span = np.abs(steps[1] - steps[0])
+    return bool(np.all(np.abs(steps - inside) <= _MOST_CLIPPED * span) and np.all(span >= _LEAST_STEPS))
 
 
 def _real_levels(normalisation: Normalisation, channels: int) -> NDArray[np.float64]:
