@@ -13,6 +13,9 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 _MOST_DISTORTED = 0.25
 """Logarithm of the factor by which a map's aspect ratio may differ from the input's, due to rounding."""
 
+_MOST_COARSE = 5
+"""Most times that a network halves its input's size before a map in one axis. Uncritical: most do 0 to 2."""
+
 
 def fits_aspect(rows: int, columns: int, aspect: float) -> bool:
     """Whether a map of this size may be one of an image of this aspect ratio, rows to columns."""
@@ -35,6 +38,22 @@ def channels_last(spec: TensorSpec, aspect: float) -> TensorSpec:
     if not channels_first(spec.shape, aspect):
         return spec
     return replace(spec, shape=(1, *spec.shape[2:], spec.shape[1]))
+
+
+def with_rows(spec: TensorSpec, rows: int, columns: int) -> TensorSpec:
+    """An output [1, pixels, classes] as [1, rows, columns, classes]; any other as it is.
+
+    rows, columns: of the input, which the map's are, or a half, a quarter ..
+    """
+    if len(spec.shape) != 3 or spec.shape[0] != 1 or fits_aspect(*spec.shape[1:], rows / columns):
+        return spec
+    for factor in (2**times for times in range(_MOST_COARSE + 1)):
+        size = rows // factor, columns // factor
+        if rows % factor or columns % factor or min(size) < 2:
+            break
+        if spec.shape[1] == size[0] * size[1] > spec.shape[2]:
+            return replace(spec, shape=(1, *size, spec.shape[2]))
+    return spec
 
 
 def with_channels_last(values: NDArray[Any], spec: TensorSpec, wanted: TensorSpec) -> NDArray[Any]:

@@ -192,6 +192,23 @@ def test_labels_must_be_as_many_as_the_graph_compares() -> None:
         segmented(QUARTERS[None], spec("l", (1, 8, 8), np.int64), labels=["a", "b"], description=description)
 
 
+@pytest.mark.parametrize("shape", [(16, 24), (8, 12)], ids=str)
+def test_pixels_may_be_one_axis(shape: tuple[int, int]) -> None:
+    """As image-segmentation-keras has them."""
+    labels = np.arange(shape[0] * shape[1]).reshape(shape) // shape[1] % 3
+    tensor = spec("pixels", (1, labels.size, 3))
+    model = fixed({tensor: np.eye(3, dtype=np.float32)[labels].reshape(tensor.shape)}, (16, 24))
+    found = Segmenter(model).update(np.zeros((16, 24, 3), np.uint8)).labels
+    np.testing.assert_array_equal(found, enlarged(labels, 16 // shape[0]))
+
+
+def test_a_tall_label_map_is_no_list_of_pixels() -> None:
+    labels = np.arange(64 * 16).reshape(1, 64, 16) % 7
+    model = fixed({spec("labels", labels.shape, np.int32): labels.astype(np.int32)}, (64, 16))
+    found = Segmenter(model).update(np.zeros((64, 16, 3), np.uint8)).labels
+    np.testing.assert_array_equal(found, labels[0])
+
+
 def test_a_model_without_a_map_is_refused() -> None:
     with pytest.raises(ModelUnsupportedError, match=r"a map of labels.*; got 'p' float32\[1, 5\]"):
         segmented(np.zeros((1, 5)), spec("p", (1, 5)))

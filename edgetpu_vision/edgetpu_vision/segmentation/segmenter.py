@@ -13,7 +13,7 @@ from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm, whole_output
 from edgetpu_vision.errors import OutputsError
-from edgetpu_vision.output_maps import channels_last, fits_aspect, with_channels_last
+from edgetpu_vision.output_maps import channels_last, fits_aspect, with_channels_last, with_rows
 from edgetpu_vision.output_values import is_quantised, single_output
 from edgetpu_vision.segmentation.label_maps_from_scores import LabelMap, label_map_of_values, resized_labels
 from edgetpu_vision.segmentation.segmentation import Segmentation
@@ -39,7 +39,7 @@ class Segmenter(VisionAlgorithm[Segmentation]):
     def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
         rows, columns = image.shape[1:3]
         self._output = single_output(
-            outputs,
+            [with_rows(each, rows, columns) for each in outputs],
             self._output_name,
             lambda each: self._is_map(channels_last(each, rows / columns), rows / columns),
             f"a map of labels or of values of each class, for an input of {columns}x{rows} px",
