@@ -133,6 +133,13 @@ def test_too_few_labels_are_refused_with_both_numbers() -> None:
         parse_labels(b"cat\ndog", "labels.txt").for_classes(21)
 
 
+def test_the_background_may_be_the_label_that_is_missing() -> None:
+    with pytest.raises(LabelsError, match=r"got 2 from .*: if the model's first class is the background, "):
+        Labels({0: "cat", 1: "dog"}).for_classes(3)
+    with pytest.raises(LabelsError, match=r"got 2 from the model$"):
+        Labels({0: "cat", 1: "dog"}).for_classes(4)
+
+
 def test_too_many_labels_are_refused() -> None:
     with pytest.raises(LabelsError, match=r"expected 1 labels.*; got 2"):
         Labels({0: "cat", 1: "dog"}).for_classes(1)

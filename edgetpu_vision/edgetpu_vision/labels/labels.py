@@ -75,9 +75,10 @@ class Labels:
         fitting = labels._without_first() if len(labels.names) == count + 1 else labels
         found = len(fitting.names)
         if found > count or (found < count and not fitting._may_end_before(count)):
+            hint = ": if the model's first class is the background, put a label for it first"
             raise LabelsError(
                 f"expected {count} labels, one for each class of the model; got {len(self.names)} from "
-                f"{self.source}"
+                f"{self.source}" + (hint if found + 1 == count else "")
             )
         if found == count:
             return fitting
