@@ -187,6 +187,17 @@ def test_a_map_of_distributions_and_one_of_logits_for_each_grid(channels_first: 
     check(detected(outputs), px=0.2)
 
 
+@pytest.mark.parametrize("channels_first", [True, False])
+def test_rows_and_columns_of_each_grid_may_be_one_axis(channels_first: bool) -> None:
+    """As DeGirum exports YOLOv8 for Coral: the boxes of all grids, then the classes."""
+    boxes, logits = (split_by_grid(part, channels_first) for part in distributions())
+    outputs = {}
+    for number, part in enumerate((*boxes, *logits)):
+        shape = (*part.shape[:2], -1) if channels_first else (1, -1, part.shape[3])
+        outputs[f"output{number}"] = quantised(np.maximum(part, -12).reshape(shape))
+    check(detected(outputs), px=1.0, score=0.03)
+
+
 def test_the_maps_of_each_grid_may_be_in_an_order_of_their_own() -> None:
     boxes, logits = (split_by_grid(part) for part in distributions())
     maps = [logits[2], boxes[0], logits[0], boxes[2], boxes[1], logits[1]]

@@ -223,6 +223,8 @@ def _distribution_maps(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloH
 def _maps(outputs: Sequence[TensorSpec], grids: Grids) -> list[list[Table]]:
     """For each grid the outputs [1, rows, columns, channels], or if not all fit [1, channels, rows, columns].
 
+    Rows and columns may be one axis.
+
     A map of as many classes as its grid has rows and columns fits both: the other maps decide.
     """
     last = [_maps_of_grid(outputs, *size, channels_first=False) for size in grids.sizes]
@@ -235,11 +237,11 @@ def _maps_of_grid(
 ) -> list[Table]:
     tables = []
     for spec in outputs:
-        if len(spec.shape) == 4 and spec.shape[0] == 1:
+        if len(spec.shape) in (3, 4) and spec.shape[0] == 1:
             *extents, channels = spec.shape[1:]
             if channels_first:
                 channels, *extents = spec.shape[1:]
-            if extents == [rows, columns]:
+            if extents in ([rows, columns], [rows * columns]):
                 tables.append(Table(spec, rows * columns, channels, channels_first))
     return tables
 
