@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_vision import Detector, OutputsError
+from edgetpu_vision import Detector, ModelDescription, OutputsError
 from testdata.pictures.fixed_outputs import FixedOutputs
 
 IMAGE = np.zeros((100, 200, 3), np.uint8)
@@ -18,10 +18,10 @@ CLASSES, SCORES, COUNT = np.array([[2, 1, 5]]), np.array([[0.8, 0.6, 0.5]]), np.
 EXPECTED = [(2, 40, 0, 120, 40), (1, 0, 20, 80, 100)]
 
 
-def found(*outputs: Any) -> list[tuple[float, ...]]:
+def found(*outputs: Any, **options: Any) -> list[tuple[float, ...]]:
     """Class and edges of what a detector with these outputs finds."""
     model = FixedOutputs(300, 300, {f"output{number}": each for number, each in enumerate(outputs)})
-    result = Detector(model, fit="stretch", min_confidence=0.3).update(IMAGE)
+    result = Detector(model, fit="stretch", min_confidence=0.3, **options).update(IMAGE)
     return [
         (each.class_id, *(round(edge) for edge in (each.x_min, each.y_min, each.x_max, each.y_max)))
         for each in result.detections
@@ -81,6 +81,12 @@ def test_there_may_be_fewer_or_more_axes_of_extent_1(boxes: tuple[int, ...], lis
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)], ids=str)
 def test_a_count_is_distinguished_from_the_lists(shape: tuple[int, ...]) -> None:
     assert found(*floats(COUNT.reshape(shape), SCORES, CLASSES, BOXES)) == EXPECTED
+
+
+def test_corners_of_a_suppression_by_the_exporter_of_yolov5_begin_with_x() -> None:
+    boxes, classes, scores, count = floats(BOXES[:, :, [1, 0, 3, 2]], CLASSES, SCORES, COUNT)
+    exporter = {"stride": 32, "names": {number: str(number) for number in range(80)}}
+    assert found(boxes, scores, classes, count, description=ModelDescription(exporter=exporter)) == EXPECTED
 
 
 def test_a_list_of_a_single_box_has_a_count_too() -> None:

@@ -46,16 +46,18 @@ class PostProcessHead(Head):
         classes: int | None,
         size: tuple[int, int],
         entries: int = 1,
+        x_first: bool = False,
     ) -> None:
         """Prepare for outputs; if a role is unknown, `outputs` are those of the post-processing only.
 
         roles: names of the outputs by role, as far as known. size: input height and width, px. entries: see
-        PostProcess.
+        PostProcess. x_first: whether the corners of boxes are x and y instead of y and x.
         """
         self._specs = {spec.name: spec for spec in outputs}
         self._roles = dict(roles)
         self.classes = classes
         self._entries = entries
+        self._corners = [0, 1, 2, 3] if x_first else [1, 0, 3, 2]
         height, width = size
         self._size = np.array((width, height, width, height), np.float32)
 
@@ -83,7 +85,11 @@ class PostProcessHead(Head):
             if complete and {roles[_BOXES], roles[_SCORES]} <= known_values:
                 return cls(outputs, roles, classes, size, entries)
         parts = _Parts.among(outputs)
-        return cls(parts.all, parts.roles(), classes, size, entries) if parts is not None else None
+        if parts is None:
+            return None
+        # The exporter of YOLOv5 adds a suppression (--nms) without turning its boxes to TensorFlow's order.
+        of_yolo = options is None and bool(description.exporter)
+        return cls(parts.all, parts.roles(), classes, size, entries, x_first=of_yolo)
 
     def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
         """See Head.candidates; OutputsError also if boxes, classes and scores differ in number."""
@@ -101,7 +107,7 @@ class PostProcessHead(Head):
                 count = min(max(round(float(told[0]) * self._entries), 0), count)
         chosen = np.flatnonzero(scores[:count] >= min_score)
         self._check_boxes(boxes[chosen])
-        found = boxes[chosen][:, [1, 0, 3, 2]] * self._size
+        found = boxes[chosen][:, self._corners] * self._size
         likely = checked_scores(scores[chosen], self._roles.get(_SCORES, "scores"))
         return Candidates(found, class_numbers(classes[chosen]), likely)
 
