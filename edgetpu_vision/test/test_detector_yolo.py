@@ -125,11 +125,9 @@ def test_boxes_and_logits_of_classes_in_outputs_of_their_own(in_float: bool) -> 
     rows = decoded(objectness=False, normalised=True)
     probabilities = np.clip(rows[None, :, 4:], 1e-3, 1 - 1e-3)
     logits = np.log(probabilities / (1 - probabilities))
-    boxes = rows[None, :, :4]
-    if in_float:
-        check(detected({"boxes": boxes, "logits": logits}))
-    else:
-        check(detected({"boxes": quantised(boxes), "logits": quantised(logits)}), px=0.6)
+    outputs = {"boxes": rows[None, :, :4], "logits": logits}
+    given = outputs if in_float else {name: quantised(part) for name, part in outputs.items()}
+    check(detected(given), px=0.6)
 
 
 def distributions() -> tuple[Array, Array]:
@@ -178,24 +176,17 @@ def test_quantised_distributions_and_logits_in_one_output() -> None:
     check(detected({"output": (values, scale, zero_point)}), px=1.0, score=0.03)
 
 
+@pytest.mark.parametrize("flat", [True, False], ids=["as DeGirum exports them", "maps"])
 @pytest.mark.parametrize("channels_first", [True, False])
-def test_a_map_of_distributions_and_one_of_logits_for_each_grid(channels_first: bool) -> None:
+def test_a_map_of_distributions_and_one_of_logits_for_each_grid(channels_first: bool, flat: bool) -> None:
     boxes, logits = (split_by_grid(part, channels_first) for part in distributions())
     outputs = {}
     for i in (2, 0, 1):
         outputs |= {f"cls{i}": logits[i], f"reg{i}": boxes[i]}
+    if flat:
+        for name, part in outputs.items():
+            outputs[name] = part.reshape((*part.shape[:2], -1) if channels_first else (1, -1, part.shape[3]))
     check(detected(outputs), px=0.2)
-
-
-@pytest.mark.parametrize("channels_first", [True, False])
-def test_rows_and_columns_of_each_grid_may_be_one_axis(channels_first: bool) -> None:
-    """As DeGirum exports YOLOv8 for Coral: the boxes of all grids, then the classes."""
-    boxes, logits = (split_by_grid(part, channels_first) for part in distributions())
-    outputs = {}
-    for number, part in enumerate((*boxes, *logits)):
-        shape = (*part.shape[:2], -1) if channels_first else (1, -1, part.shape[3])
-        outputs[f"output{number}"] = quantised(np.maximum(part, -12).reshape(shape))
-    check(detected(outputs), px=1.0, score=0.03)
 
 
 def test_the_maps_of_each_grid_may_be_in_an_order_of_their_own() -> None:
@@ -326,9 +317,8 @@ def test_the_overlap_that_is_allowed_is_a_parameter() -> None:
 
 
 def test_values_that_are_no_probabilities_are_an_error() -> None:
-    output = np.concatenate(distributions(), axis=1)[
-        None
-    ]  # in float it cannot be distinguished from boxes and 67 classes
+    # In float these cannot be distinguished from boxes and 67 classes.
+    output = np.concatenate(distributions(), axis=1)[None]
     with pytest.raises(
         OutputsError, match=r"expected probabilities in 'output'; got [\d.]+: give the model's labels"
     ):

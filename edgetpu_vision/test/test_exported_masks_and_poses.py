@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_vision import Detection, Detections, Detector, PoseEstimator
+from edgetpu_vision import Detection, Detections, Detector, LabelsError, PoseEstimator
 from testdata.graphs.exported_detectors import CELLS, IMAGE, SIZE, STEP, check, corners_of, detector, rows
 from testdata.graphs.exported_graphs import Values, exported_graph
 
@@ -177,6 +177,16 @@ def test_oriented_boxes_are_not_mistaken_for_another_class(tmp_path: Path) -> No
         ModelUnsupportedError, match="as many classes as labels, 15; got 16 channels after the box"
     ):
         detector(tmp_path, outputs, labels=[f"label {number}" for number in range(15)])
+
+
+@pytest.mark.parametrize(
+    ("labels", "error"), [(79, "a label is missing, unless"), (48, "expected 80 labels")]
+)
+def test_labels_of_another_model_are_refused(tmp_path: Path, labels: int, error: str) -> None:
+    """Without prototypes, 32 labels too few do not make masks of the last 32 classes."""
+    outputs = {"Identity": Values(np.zeros((1, 84, CELLS)), 1 / 200)}
+    with pytest.raises((ModelUnsupportedError, LabelsError), match=error):
+        detector(tmp_path, outputs, labels=[f"label {number}" for number in range(labels)])
 
 
 def test_end_to_end_oriented_boxes(tmp_path: Path) -> None:

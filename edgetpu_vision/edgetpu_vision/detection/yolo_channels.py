@@ -76,13 +76,13 @@ def class_channels(
     if hints.classes is not None:
         return ClassChannels(min(hints.classes, channels))
     further = channels - hints.labels if hints.labels is not None else None
-    if further in (MASKS, KEYPOINT_CHANNELS):
+    if further == KEYPOINT_CHANNELS or (further == MASKS and has_masks(outputs)):
         return ClassChannels(channels - further)
     if further == 1:
         raise ModelUnsupportedError(
             f"expected as many classes as labels, {hints.labels}; got {channels} channels after the box in "
-            f"{spec}: if the last one is the angle of oriented boxes, name the head yolov8_obb; if the first "
-            "one is an objectness, such a model is not supported"
+            f"{spec}: a label is missing, unless the last channel is the angle of oriented boxes (name the "
+            "head yolov8_obb) or the first one is an objectness (such a model is not supported)"
         )
     if further is None and channels > MASKS and has_masks(outputs):
         return ClassChannels(channels - MASKS)
@@ -114,8 +114,9 @@ def check_steps(spec: TensorSpec) -> None:
     if is_quantised(spec) and spec.scale > _LARGEST_STEP:
         raise ModelUnsupportedError(
             f"expected steps of at most 1/{1 / _LARGEST_STEP:.0f} in an output with scores; got steps of "
-            f"{spec.scale:.3g} in {spec}, where px or numbers of classes share the 8 bits with the scores: "
-            "export the model with boxes as parts of the image and without nms=True, or with float outputs"
+            f"{spec.scale:.3g} in {spec}, where px, numbers of classes or weights of masks share the 8 bits "
+            "with the scores: export the model with boxes as parts of the image and without nms=True, or "
+            "with float outputs"
         )
 
 
