@@ -13,6 +13,7 @@ from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_vision import Detection, Detections, Detector, LabelsError, PoseEstimator
 from testdata.graphs.exported_detectors import CELLS, IMAGE, SIZE, STEP, check, corners_of, detector, rows
 from testdata.graphs.exported_graphs import Values, exported_graph
+from testdata.pictures.fixed_outputs import FixedOutputs
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
@@ -129,6 +130,16 @@ def test_yolov8_of_poses_gives_boxes(tmp_path: Path) -> None:
 def test_yolov8_of_poses_gives_keypoints(tmp_path: Path, transposed: bool) -> None:
     (pose,) = PoseEstimator(of_poses(tmp_path, transposed)).update(IMAGE).poses
     assert pose.score == pytest.approx(0.9, abs=1e-5)
+    found = [(each.x, each.y, each.score) for each in pose.keypoints]
+    np.testing.assert_allclose(found, KEYPOINTS * [2 * SIZE, 2 * SIZE, 1], atol=1e-3)
+
+
+def test_keypoints_in_px_next_to_boxes_as_parts_of_the_image() -> None:
+    """Ultralytics normalised the boxes of TFLite models before it did the keypoints."""
+    values = np.zeros((CELLS, 56), np.float32)
+    values[5, :5] = (*PERSON[2], 0.9)
+    values[5, 5:] = (KEYPOINTS * [SIZE, SIZE, 1]).ravel()
+    (pose,) = PoseEstimator(FixedOutputs(SIZE, SIZE, {"output": values.T[None]})).update(IMAGE).poses
     found = [(each.x, each.y, each.score) for each in pose.keypoints]
     np.testing.assert_allclose(found, KEYPOINTS * [2 * SIZE, 2 * SIZE, 1], atol=1e-3)
 

@@ -79,7 +79,10 @@ class YoloPoseOutputs:
         boxes, scores = boxes * scale, np.clip(rows[:, _BOX], 0, 1)
         keypoints = rows[:, -KEYPOINT_CHANNELS:].reshape(-1, KEYPOINTS, 3)
         kept = self._kept(boxes, scores)
-        positions = (keypoints[kept, :, :2] * scale[:2])[:, :, ::-1]
+        # Ultralytics normalised the boxes of TFLite models before it did the keypoints.
+        positions = keypoints[kept, :, :2]
+        keypoint_scale = px_of(positions.reshape(-1, 2), self._table, self._size)
+        positions = (positions * keypoint_scale[:2])[:, :, ::-1]
         return PoseArrays.of(positions, np.clip(keypoints[kept, :, 2], 0, 1), scores[kept])
 
     def _kept(self, boxes: NDArray[np.float32], scores: NDArray[np.float32]) -> NDArray[np.intp]:
