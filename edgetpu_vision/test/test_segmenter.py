@@ -171,6 +171,17 @@ def test_labels_in_float_are_known_by_the_graph(shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(result.labels, enlarged(QUARTERS, 2))
 
 
+def test_labels_may_be_quantised_like_other_numbers() -> None:
+    """An argmax that is cast to float before a model is converted to 8 bits."""
+    tensor = spec("labels", (1, 8, 8), np.int8, 20 / 255, -128)
+    result = segmented(
+        np.rint(QUARTERS[None] / tensor.scale) - 128,
+        tensor,
+        description=ModelDescription(class_counts={"labels": 21}),
+    )
+    np.testing.assert_array_equal(result.labels, enlarged(QUARTERS, 2))
+
+
 def test_more_than_256_classes_take_16_bits() -> None:
     labels = np.full((1, 8, 8), 300)
     assert segmented(labels, spec("labels", (1, 8, 8), np.int32)).labels[0, 0] == 300

@@ -63,12 +63,18 @@ class Segmenter(VisionAlgorithm[Segmentation]):
         """The label of every pixel; OutputsError if the output is missing, misshapen, out of range or NaN."""
         values = with_channels_last(whole_output(outputs, self._output), self._output, self._spec)
         if self._has_labels:
-            labels = self._narrow(values.reshape(self._spec.shape[1:3]))
+            labels = self._narrow(self._integers(values.reshape(self._spec.shape[1:3])))
         else:
             if values.dtype.kind == "f" and np.isnan(values.max()):
                 raise OutputsError(f"expected numbers in the output {self._spec}; got NaN")
             labels = label_map_of_values(values[0], self._spec, self._input_size)
         return Segmentation(frame.stamp, _of_image(labels, frame), self._names)
+
+    def _integers(self, labels: NDArray[Any]) -> NDArray[Any]:
+        """Labels as integers where the graph has quantised them like other numbers."""
+        if not is_quantised(self._spec) or _are_integers(self._spec):
+            return labels
+        return np.rint(self._spec.dequantise(labels)).astype(np.int32)
 
     def _narrow(self, labels: NDArray[Any]) -> LabelMap:
         """The same labels in 8 bits if they fit, otherwise in 16."""
@@ -100,10 +106,14 @@ class Segmenter(VisionAlgorithm[Segmentation]):
         """
         if len(spec.shape) != 3 and spec.shape[3:] != (1,):
             return False
-        if spec.name in self.description.class_counts and not is_quantised(spec):
+        if spec.name in self.description.class_counts:
             return True
-        plain = not is_quantised(spec) or (spec.scale, spec.zero_point) == (1.0, 0)
-        return spec.dtype.kind in "iu" and plain
+        return spec.dtype.kind in "iu" and (not is_quantised(spec) or _are_integers(spec))
+
+
+def _are_integers(spec: TensorSpec) -> bool:
+    """Whether the quantisation leaves integers as they are."""
+    return (spec.scale, spec.zero_point) == (1.0, 0)
 
 
 def _cast(labels: NDArray[Any], count: int) -> LabelMap:
