@@ -22,10 +22,11 @@ from edgetpu_vision.model_description.description import ModelDescription
 from edgetpu_vision.model_description.graph_facts import PostProcess
 from edgetpu_vision.output_values import scaled, unscaled_hint
 
-HeadName = Literal["", "ssd", "yolov5", "yolov8", "yolov8_obb", "yolov8_pose"]
-"""Kind of a detector's outputs. "ssd": an SSD, post-processed or raw; "yolov5": a YOLO with anchors and
-objectness; "yolov8": one without, as YOLOv8 and later; "yolov8_obb", "yolov8_pose": the same with oriented
-boxes or poses; "": to be recognised."""
+HeadName = Literal["", "ssd", "yolov3", "yolov5", "yolov8", "yolov8_obb", "yolov8_pose"]
+"""Kind of a detector's outputs. "ssd": an SSD, post-processed or raw; "yolov3": a YOLO with anchors whose
+sizes are multiplied by exponentials, as YOLOv3 and v4; "yolov5": one with anchors as YOLOv5 and v7; "yolov8":
+one without, as YOLOv8 and later; "yolov8_obb", "yolov8_pose": the same with oriented boxes or poses; "": to
+be recognised."""
 HEAD_NAMES: tuple[HeadName, ...] = get_args(HeadName)
 
 _SCALES = (10.0, 10.0, 5.0, 5.0)
@@ -36,6 +37,7 @@ _ANCHORS_UNKNOWN = (
     "; boxes and scores as those of an SSD need its anchors, which this file does not have: take a model "
     "that ends with TFLite_Detection_PostProcess, or give Detector(anchors=..)"
 )
+_OF_YOLOV3 = ": if these are the maps of a YOLOv3 or v4, name the head yolov3"
 
 
 def check_head_name(name: str) -> HeadName:
@@ -77,6 +79,9 @@ def recognise_head(
         head = yolo_head(outputs, size, _yolo_hints(name, description, labels, anchors), roles)
     if head is None:
         came = ", ".join(map(str, all_outputs)) or "none"
+        hints = _yolo_hints("yolov3", description, labels, anchors)
+        if not name and yolo_head(outputs, size, hints, roles) is not None:
+            came += _OF_YOLOV3
         kind = f"a detector with the head '{name}'" if name else "a detector: an SSD or a YOLO"
         raise ModelUnsupportedError(
             f"expected the outputs of {kind}, for an input of {size[1]}x{size[0]} px; got {came}"

@@ -28,6 +28,8 @@ YOLOV5_ANCHORS = (
     ((116, 90), (156, 198), (373, 326)),
 )
 """Width and height of the anchors of each grid, px, in the published models for 640x640 px."""
+YOLOV3_TINY_ANCHORS = (((10, 14), (23, 27), (37, 58)), ((81, 82), (135, 169), (344, 319)))
+"""The same of the tiny YOLOv3, whose grids have strides of 16 and 32 px, in its file yolov3-tiny.cfg."""
 
 
 class DistributionHead(Head):
@@ -129,15 +131,23 @@ class AnchorMap:
 class AnchorMapsHead(Head):
     """A map for each grid with logits of x, y, width, height, objectness and classes for each of its anchors.
 
-    These are the outputs of YOLOv5 without its last step.
+    These are the outputs of YOLOv5, or of YOLOv3 and v4, without its last step.
     """
 
-    def __init__(self, maps: Sequence[AnchorMap], grids: Grids, anchors: NDArray[np.float32]) -> None:
-        """anchors: float32[grids, anchors of a cell, 2], width and height in px of the input."""
+    def __init__(
+        self, maps: Sequence[AnchorMap], grids: Grids, anchors: NDArray[np.float32], exponential: bool = False
+    ) -> None:
+        """Prepare for outputs of these layouts.
+
+        anchors: float32[grids, anchors of a cell, 2], width and height in px of the input. exponential:
+        whether sizes are exponentials and centres stay in their cells, as in YOLOv3. Those of YOLOv4 may
+        leave theirs by up to a tenth of a cell, which is ignored.
+        """
         self._maps = maps
         self.classes = maps[0].channels - _OBJECTNESS - 1
         self._grids = grids
         self._anchors = anchors
+        self._exponential = exponential
 
     def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
         """The boxes whose best class has at least this score."""
@@ -148,13 +158,18 @@ class AnchorMapsHead(Head):
         spec = self._maps[number].spec
         least = least_value(spec, logit(min_score))
         cells, shapes = np.nonzero(values[:, :, _OBJECTNESS] >= least)  # no score exceeds the objectness
-        rows = sigmoid(real_values(values[cells, shapes], spec))
+        real = real_values(values[cells, shapes], spec)
+        rows = sigmoid(real)
         classes = rows[:, _OBJECTNESS + 1 :].argmax(axis=1)
         scores = rows[:, _OBJECTNESS] * rows[np.arange(len(rows)), _OBJECTNESS + 1 + classes]
         kept = np.flatnonzero(scores >= min_score)
         y, x = np.divmod(cells[kept], self._grids.sizes[number][1])
         corners = np.stack((x, y), axis=1).astype(np.float32)
-        centres = (rows[kept, :2] * 2 - np.float32(0.5) + corners) * self._grids.strides[number]
-        halves = (rows[kept, 2:4] * 2) ** 2 * self._anchors[number, shapes[kept]] / 2
+        if self._exponential:
+            in_cell, factors = rows[kept, :2], np.exp(real[kept, 2:4])
+        else:
+            in_cell, factors = rows[kept, :2] * 2 - np.float32(0.5), (rows[kept, 2:4] * 2) ** 2
+        centres = (in_cell + corners) * self._grids.strides[number]
+        halves = factors * self._anchors[number, shapes[kept]] / 2
         boxes = np.concatenate((centres - halves, centres + halves), axis=1)
         return Candidates(boxes, classes[kept], scores[kept])

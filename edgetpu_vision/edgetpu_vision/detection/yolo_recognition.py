@@ -23,7 +23,13 @@ from edgetpu_vision.detection.yolo_channels import (
 )
 from edgetpu_vision.detection.yolo_decoded import DecodedHead, EndToEndHead
 from edgetpu_vision.detection.yolo_grids import Grids, possible_grids
-from edgetpu_vision.detection.yolo_raw import YOLOV5_ANCHORS, AnchorMap, AnchorMapsHead, DistributionHead
+from edgetpu_vision.detection.yolo_raw import (
+    YOLOV3_TINY_ANCHORS,
+    YOLOV5_ANCHORS,
+    AnchorMap,
+    AnchorMapsHead,
+    DistributionHead,
+)
 from edgetpu_vision.output_values import always_probabilities, real_range
 
 _BINS = 16
@@ -50,9 +56,10 @@ def yolo_head(
 
     size: height and width of the input, px. Raises ModelUnsupportedError if the outputs are ambiguous.
     """
+    with_anchors = hints.family in ("yolov3", "yolov5")
     for grids in possible_grids(*size):
         head: Head | None = None
-        if hints.family != "yolov5":
+        if not with_anchors:
             head = _distribution_maps(outputs, grids, hints) or _separate_lists(outputs, grids, roles)
         if head is None and hints.family != "yolov8":
             head = (
@@ -60,7 +67,7 @@ def yolo_head(
                 or _lists_of_anchors(outputs, grids, roles)
                 or _list_with_objectness(outputs, grids, hints)
             )
-        if head is None and hints.family != "yolov5":
+        if head is None and not with_anchors:
             head = _list_without_objectness(outputs, grids, hints)
         if head is not None:
             return head
@@ -248,7 +255,10 @@ def _maps_of_grid(
 
 def _anchor_maps(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
     """For each grid, a map with the channels of its anchors one after the other, or anchors as an axis."""
-    anchors = np.array(YOLOV5_ANCHORS if hints.anchors is None else hints.anchors, np.float32)
+    exponential = hints.family == "yolov3"
+    tiny = exponential and len(grids.strides) == len(YOLOV3_TINY_ANCHORS)
+    published = YOLOV3_TINY_ANCHORS if tiny else YOLOV5_ANCHORS  # which are those of YOLOv3, too
+    anchors = np.array(published if hints.anchors is None else hints.anchors, np.float32)
     if len(anchors) != len(grids.strides) or anchors.ndim != 3 or anchors.shape[2] != 2:
         return None
     maps = []
@@ -257,7 +267,7 @@ def _anchor_maps(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) 
         maps += [each for each in found if each is not None]
     if len(maps) != len(anchors) or len({each.channels for each in maps}) != 1:
         return None
-    return AnchorMapsHead(maps, grids, anchors) if maps[0].channels > BOX + 1 else None
+    return AnchorMapsHead(maps, grids, anchors, exponential) if maps[0].channels > BOX + 1 else None
 
 
 def _anchor_map(spec: TensorSpec, rows: int, columns: int, anchors: int) -> AnchorMap | None:
