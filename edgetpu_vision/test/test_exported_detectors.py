@@ -136,6 +136,16 @@ def test_four_classes_like_boxes_need_a_name(tmp_path: Path) -> None:
         detector(tmp_path, outputs, boxes_output="c")
 
 
+def test_distributions_and_64_classes_may_be_named(tmp_path: Path) -> None:
+    """Without a name, the first of two outputs of 64 channels has the boxes."""
+    distances, logits = np.zeros((1, CELLS, 4, 16)), np.full((1, CELLS, 64), -8.0)
+    distances[..., 2], logits[0, 20 * 3 + 5, 63] = 12, 3
+    boxes = Values(distances.reshape(1, CELLS, 64), 1 / 10, 0)
+    outputs = {"classes": Values(logits, 1 / 10, 0), "boxes": boxes}
+    (found,) = detector(tmp_path, outputs, boxes_output="boxes").update(IMAGE).detections
+    assert (found.class_id, *found.center) == (63, pytest.approx(88, abs=0.1), pytest.approx(56, abs=0.1))
+
+
 # SSD
 
 ENCODING = 1 / 20

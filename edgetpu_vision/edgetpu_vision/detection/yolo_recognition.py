@@ -166,6 +166,8 @@ def _separate_lists(outputs: Sequence[TensorSpec], grids: Grids, roles: OutputRo
         return None
     for boxes, scores in (tables, tables[::-1]):
         four_classes = scores.channels == BOX and not always_probabilities(boxes.spec)
+        if roles.boxes not in ("", boxes.spec.name):
+            continue
         if boxes.channels == _DISTRIBUTIONS and (scores.channels != BOX or four_classes):
             return DistributionHead([boxes], [scores], grids, 0, scores.channels, _BINS)
     if BOX not in (tables[0].channels, tables[1].channels):
