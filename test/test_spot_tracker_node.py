@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,26 @@ def test_images_of_another_size_than_the_camera_are_reported_once(calibrated: Tr
     for second, size in enumerate((32, 48, 64, 32, 48), start=15):
         calibrated.show(image_message(second, np.zeros((size, size), np.uint8)))
     assert calibrated.process.output.count("camera_info is for images of 64x64 px") == 1
+
+
+def test_two_cameras_on_one_topic_do_not_flood_the_log(
+    spot_models: Path,
+    graph: Any,  # noqa: ARG001 - rclpy runs
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    from edgetpu_perception.nodes.spot_tracker_node import SpotTrackerNode
+
+    arguments = ["--ros-args", "-p", f"model_dir:={spot_models}"]
+    node = SpotTrackerNode(namespace="alternating", cli_args=arguments)
+    matrix = [100.0, 0, 31.5, 0, 50.0, 31.5, 0, 0, 1]
+    for _ in range(3):
+        node._on_camera_info(CameraInfo(width=64, height=64))
+        node._on_camera_info(CameraInfo(width=64, height=64, k=matrix))
+        node.on_result(SimpleNamespace(image_width=32, image_height=32))
+    node.destroy_node()
+    log = capfd.readouterr().err
+    assert log.count("camera_info is uncalibrated: K is 0") == 1
+    assert log.count("camera_info is for images of 64x64 px; got 32x32") == 1
 
 
 def test_a_camera_without_calibration_is_reported_as_that(calibrated: Tracker) -> None:

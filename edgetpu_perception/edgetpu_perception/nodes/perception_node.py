@@ -24,6 +24,9 @@ from edgetpu_perception.graphs import families as models
 from edgetpu_perception.nodes.camera_calibration import Calibration
 from edgetpu_perception.nodes.perception_parameters import perception_settings
 
+_MOST_CALIBRATIONS = 100
+"""Most problems of camera_info that are logged. Uncritical: a camera has one or two."""
+
 
 class PerceptionNode(ImageNode):
     """One perception algorithm as a node; see ImageNode for what a subclass does."""
@@ -37,6 +40,7 @@ class PerceptionNode(ImageNode):
         self._size_mismatch = ""
         """Why the calibration does not fit the last image; empty if it does."""
         self._mismatch_reported = False
+        self._calibrations_reported: set[str] = set()
         self._replacement = ""
         self._unloading: tuple[Client, Future] | None = None
         """The last request to unload a model."""
@@ -97,7 +101,7 @@ class PerceptionNode(ImageNode):
         self._size_mismatch = self._calibration.mismatch(frame.image_width, frame.image_height)
         if self._size_mismatch and not self._mismatch_reported:
             self._mismatch_reported = True
-            self.get_logger().warning(self._size_mismatch)
+            self._report_calibration(self._size_mismatch)
 
     def subscribe(self) -> None:
         """Subscribe to the images and to camera_info."""
@@ -109,7 +113,14 @@ class PerceptionNode(ImageNode):
         if self._calibration.update(info):
             self._mismatch_reported = False
             if self._calibration.problem:
-                self.get_logger().warning(self._calibration.problem)
+                self._report_calibration(self._calibration.problem)
+
+    def _report_calibration(self, problem: str) -> None:
+        """Log a problem unless it was logged before: two cameras on one topic alternate with every image."""
+        reported = self._calibrations_reported
+        if problem not in reported and len(reported) < _MOST_CALIBRATIONS:
+            reported.add(problem)
+            self.get_logger().warning(problem)
 
     def _unload(self, driver: str, name: str) -> None:
         """Unload a model from a driver; another node that still uses it loads it again."""
