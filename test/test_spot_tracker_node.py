@@ -146,7 +146,7 @@ def test_two_cameras_on_one_topic_do_not_flood_the_log(
     for _ in range(3):
         node._on_camera_info(CameraInfo(width=64, height=64))
         node._on_camera_info(CameraInfo(width=64, height=64, k=matrix))
-        node.on_result(SimpleNamespace(image_width=32, image_height=32))
+        node.on_result(SimpleNamespace(stamp=1.0, image_width=32, image_height=32))
     node.destroy_node()
     log = capfd.readouterr().err
     assert log.count("camera_info is uncalibrated: K is 0") == 1

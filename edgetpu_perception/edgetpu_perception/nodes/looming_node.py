@@ -65,6 +65,7 @@ class LoomingNode(PerceptionNode):
             read_only=False,
         ),
     )
+    needs_stamps = True
     results = ResultTopic(
         "time_to_contact",
         TimeToContact,

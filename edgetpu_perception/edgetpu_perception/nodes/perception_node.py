@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,6 +25,9 @@ from edgetpu_perception.graphs import families as models
 from edgetpu_perception.nodes.camera_calibration import Calibration
 from edgetpu_perception.nodes.perception_parameters import perception_settings
 
+STILL_STAMPS = 3
+"""Images in a row with one stamp that are a problem. Uncritical: no camera sends an image so often."""
+
 _MOST_CALIBRATIONS = 100
 """Most problems of camera_info that are logged. Uncritical: a camera has one or two."""
 
@@ -33,6 +37,9 @@ class PerceptionNode(ImageNode):
 
     settings: ClassVar[tuple[Setting, ...]] = perception_settings()
 
+    needs_stamps: ClassVar[bool] = False
+    """Whether results are not valid unless the stamps of the images advance."""
+
     algorithm: PerceptionAlgorithm[Any]
 
     def __init__(self, name: str, **options: Any) -> None:
@@ -41,6 +48,10 @@ class PerceptionNode(ImageNode):
         """Why the calibration does not fit the last image; empty if it does."""
         self._mismatch_reported = False
         self._calibrations_reported: set[str] = set()
+        self._stamp = math.nan
+        """Stamp of the last image with a result, s."""
+        self._with_this_stamp = 0
+        """Images in a row that have this stamp."""
         self._replacement = ""
         self._unloading: tuple[Client, Future] | None = None
         """The last request to unload a model."""
@@ -59,6 +70,10 @@ class PerceptionNode(ImageNode):
         """Return what is wrong with driver, model, images, algorithm and calibration."""
         own = (self._size_mismatch, self._calibration.problem)
         return super().problems() + [problem for problem in own if problem]
+
+    def measuring_problems(self) -> list[str]:
+        """Return a problem if the stamps of the images stand still, where the results need them."""
+        return [problem] if (problem := self._stamp_problem()) else []
 
     def run_model(self, name: str) -> bool:
         """Have the driver run another graph from now on: the one of that name in the model directory.
@@ -97,11 +112,21 @@ class PerceptionNode(ImageNode):
         self.algorithm.camera = self._calibration.camera_for(image.width, image.height)
 
     def on_result(self, frame: Frame) -> None:
-        """Report, once, that the calibration is for images of another size."""
+        """Report, once, that the calibration is for images of another size, and that stamps stand still."""
+        self._with_this_stamp = self._with_this_stamp + 1 if frame.stamp == self._stamp else 1
+        self._stamp = frame.stamp
+        if problem := self._stamp_problem():
+            self.report_once("stamps", problem)
         self._size_mismatch = self._calibration.mismatch(frame.image_width, frame.image_height)
         if self._size_mismatch and not self._mismatch_reported:
             self._mismatch_reported = True
             self._report_calibration(self._size_mismatch)
+
+    def _stamp_problem(self) -> str:
+        if not self.needs_stamps or self._with_this_stamp < STILL_STAMPS:
+            return ""
+        what = f"are all {self._stamp:g} s" if self._stamp else "are missing"
+        return f"the stamps of the images {what}; without them no result is valid"
 
     def subscribe(self) -> None:
         """Subscribe to the images and to camera_info."""

@@ -50,6 +50,7 @@ class VisualCompassNode(PerceptionNode):
             "robots. The growth of the picture then distinguishes driving from turning.",
         ),
     )
+    needs_stamps = True
     results = ResultTopic(
         "heading",
         Heading,
@@ -73,10 +74,12 @@ class VisualCompassNode(PerceptionNode):
         self.start(self._compass)
 
     def measuring_problems(self) -> list[str]:
-        """Return a problem if there is no camera calibration."""
-        if self._compass.camera is not None:
-            return []
-        return ["no usable camera_info, which the heading needs; set horizontal_fov if the camera has none"]
+        """Return a problem if there is no camera calibration, or if stamps stand still."""
+        problems = super().measuring_problems()
+        if self._compass.camera is None:
+            missing = "no usable camera_info, which the heading needs"
+            problems.append(f"{missing}; set horizontal_fov if the camera has none")
+        return problems
 
     def publish(self, header: Header, result: HeadingResult) -> None:
         """Publish the result on ~/heading and, if it is valid and there are subscribers, on ~/twist."""
