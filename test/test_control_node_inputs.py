@@ -17,6 +17,7 @@ from builtin_interfaces.msg import Time
 from geometry_msgs.msg import Twist, TwistStamped, Vector3
 from nav_msgs.msg import Odometry
 from rclpy.parameter import Parameter
+from rclpy.time import Time as RosTime
 from sensor_msgs.msg import CameraInfo
 from std_msgs.msg import Float64
 from vision_msgs.msg import BoundingBox2D, Detection2D, Detection2DArray, ObjectHypothesis, Point2D, Pose2D
@@ -181,3 +182,15 @@ def test_a_policy_follows_no_command_whose_observation_has_become_old(
     policy.server.answer(np.array([[0.5, 0.0]]), SimpleNamespace(error=None))
     assert policy._follower.step(policy.now) is None
     assert policy.counters.failed == 1
+
+
+def test_a_node_says_that_it_waits_for_simulated_time(
+    node: Callable[..., Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    guard = node(ContactGuardNode, use_sim_time=True)
+    waits = "use_sim_time is true, but no time has come from /clock"
+    for _ in range(20):
+        assert waits in guard.diagnostic().message
+    assert capfd.readouterr().err.count(waits) == 1
+    guard.get_clock().set_ros_time_override(RosTime(seconds=5))
+    assert waits not in guard.diagnostic().message

@@ -38,6 +38,10 @@ except ImportError:  # ROS 2 Humble
 _MOST_REPORTS = 1000
 """Largest number of kinds of reports kept: senders can make up kinds, for example names of encodings."""
 
+_PATIENCE_WITH_CLOCK = 10
+"""Entries of /diagnostics, one a second, until the lack of a time from /clock is logged. Chosen: longer than
+nodes take to find each other."""
+
 _NO_EVENTS = PublisherEventCallbacks(use_default_callbacks=False)
 
 
@@ -73,6 +77,8 @@ class BaseNode(Node):
         self.counters: Counters = Counters()
         self._counter_diagnostic = CounterDiagnostic(self.full_name, self.subject)
         self._reported: set[Hashable] = set()
+        self._without_clock = 0
+        """Number of entries in /diagnostics that said that no time has come from /clock."""
         try:
             self.values = declare(self, self.settings, self.on_parameter, self.refuse_parameter)
             self._report_unknown_parameters(options.get("cli_args") or ())
@@ -206,7 +212,19 @@ class BaseNode(Node):
 
     def diagnostic(self) -> DiagnosticStatus:
         """Make the node's entry of /diagnostics (REP-107) from its counters and problems."""
-        return self._counter_diagnostic.status(self.counters, self.problems(), needs_user=self.needs_user)
+        problems = [*self._clock_problems(), *self.problems()]
+        return self._counter_diagnostic.status(self.counters, problems, needs_user=self.needs_user)
+
+    def _clock_problems(self) -> list[str]:
+        """Return a problem, and log it if it lasts, if the node waits for simulated time."""
+        clock = self.get_clock()
+        if not (clock.ros_time_is_active and clock.now().nanoseconds == 0):
+            return []
+        problem = "use_sim_time is true, but no time has come from /clock"
+        self._without_clock += 1
+        if self._without_clock == _PATIENCE_WITH_CLOCK:
+            self.get_logger().warning(problem)
+        return [problem]
 
 
 def fill_answer(response: Any, error: Exception | None = None, message: str = "") -> Any:
