@@ -324,8 +324,9 @@ class ImageNode(BaseNode):
                 self._on_outputs(shared.header, image, frame, answer.outputs)
             except Exception as error:
                 self._on_failure(error)
-        elif isinstance(answer.error, _DRIVER_GONE) and not self._client.ready:
+        elif isinstance(answer.error, _DRIVER_GONE):
             # The client is about to load the model again; `_on_model` resumes then.
+            self._client.failed_for_another(answer.error)
             self._gate.put_back(shared)
             return
         elif isinstance(answer.error, _TOO_LATE) and self._gate.has_newer:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -18,6 +17,7 @@ from edgetpu_driver.host.requests.request_terms import Priority, RequestTerms
 from edgetpu_driver.node_kit.clients import local_drivers
 from edgetpu_driver.node_kit.clients.answer_patience import AnswerPatience
 from edgetpu_driver.node_kit.clients.client_problem import ClientProblem
+from edgetpu_driver.node_kit.clients.client_state import ClientState
 from edgetpu_driver.node_kit.clients.driver_choice import driver_choice
 from edgetpu_driver.node_kit.clients.driver_transports import DirectTransport, ServiceTransport, Transport
 from edgetpu_driver.node_kit.clients.foreign_results import ForeignResults
@@ -42,16 +42,6 @@ DEADLINE_SHARE = 0.8
 _Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 _Invoked: TypeAlias = Callable[[InferenceResult], None]
 _Replaced: TypeAlias = Callable[["WeightResult | EdgeTpuError"], None]
-
-
-class ClientState(Enum):
-    """The states of a ModelClient."""
-
-    UNLOADED = "looking for the driver, or waiting to load the model"
-    LOADING = "the driver was asked to load the model"
-    CHECKING = "that takes long: the driver was asked whether it is loading the model"
-    READY = "the model is loaded, no request is under way"
-    BUSY = "a request is under way"
 
 
 @dataclass
@@ -252,6 +242,11 @@ class ModelClient:
 
         assert self._transport is not None
         self._transport.set_weights(self._loaded.name, request, finish, part)
+
+    def failed_for_another(self, error: ModelNotFoundError | UnavailableError) -> None:
+        """Load the model again: the request of another node, shared with this one, had this error."""
+        if self._state is ClientState.READY:
+            self._finish(error)
 
     def close(self) -> None:
         """Stop looking for the driver; a request under way ends with an error."""
