@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
+from builtin_interfaces.msg import Time
 from rclpy.parameter import Parameter
 from rclpy.subscription import Subscription
 from std_msgs.msg import Float32MultiArray, Header
@@ -105,6 +106,15 @@ def test_after_samples_of_another_size_no_target_goes_to_those_before(untrained:
             hear(np.array([0.5]))
     hear(np.array([0.5]))
     assert [step.inputs.size for step in node._recent] == [1]
+
+
+def test_two_signals_with_different_clocks_do_not_flood_the_log(
+    untrained: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    node, _ = untrained
+    for second in (9, 2, 9, 2, 9, 2):
+        node._on_input(Header(stamp=Time(sec=second)), np.array([0.5]))
+    assert capfd.readouterr().err.count("time jumped back") == 1
 
 
 def test_a_trained_reservoir_keeps_its_size(untrained: Any) -> None:

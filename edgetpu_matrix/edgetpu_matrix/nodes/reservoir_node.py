@@ -180,7 +180,7 @@ class ReservoirNode(MatrixNode):
         self._signal_scale.check(self._network.check(inputs))
         stamp = nanoseconds_of(header.stamp)
         if stamp < self._last_stamp:
-            self.get_logger().info("time jumped back; the reservoir is reset")
+            self.get_logger().info("time jumped back; at every such jump the reservoir is reset", once=True)
             self._reset()
         self._last_stamp = stamp
         step = _Step(header, inputs, self.published_at, target=self._early.pop(stamp, None))
