@@ -287,6 +287,22 @@ def test_graphs_of_one_name_cannot_go_to_one_place(
     assert "several would become dense_64_edgetpu.tflite" in value["error"]["message"]
 
 
+def test_graphs_of_one_name_in_two_directories_are_not_compiled_together(
+    dense_graphs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = dense_graphs / "dense_64.tflite", tmp_path / "dense_64.tflite"
+    second.write_bytes(dense.build(32))
+    code, value = answer(capsys, "--co-compile", first, second)
+    assert (code, value["error"]["kind"]) == (1, "InputError")
+    assert "several would become dense_64_edgetpu.tflite" in value["error"]["message"]
+    assert (first.read_bytes(), second.read_bytes()) == (dense.build(64), dense.build(32))
+    assert answer(capsys, first, second)[0] == 0
+    for path, size in ((first, 64), (second, 32)):
+        assert path.read_bytes() == dense.build(size)
+        compiled = CompiledModel.load(path.with_name("dense_64_edgetpu.tflite"))
+        assert compiled.inputs[0].shape == (1, size)
+
+
 @pytest.mark.parametrize(
     ("printed", "expected"), [("0.00B", 0), ("1.5KiB", 1536), ("1.5KB", 1536), ("2MiB", 2**21), ("2. 1B", -1)]
 )

@@ -47,8 +47,8 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:
     compiler = _compiler(options)
     paths = write_standard_graphs(options.output or default_model_dir()) if options.all else options.files
     graphs, compiled = _read_graphs(paths)
-    _check_names(graphs, options.output)
     together: bool = options.co_compile
+    _check_names(graphs, options.output, together=together)
     groups = [list(graphs)] if together else [[path] for path in graphs]
     rows: list[_Row] = []
     with progress.counting("compiling", len(groups)) as advance:
@@ -95,9 +95,13 @@ def _is_compiled(data: bytes) -> bool:
         return False
 
 
-def _check_names(graphs: Mapping[Path, bytes], output: Path | None) -> None:
-    """Refuse graphs whose compiled models would have the same file name."""
-    targets = [_destination(path, output).absolute() for path in graphs]
+def _check_names(graphs: Mapping[Path, bytes], output: Path | None, *, together: bool) -> None:
+    """Refuse graphs whose compiled models would have the same file name.
+
+    together: also in different directories, as graphs are told apart by their names alone.
+    """
+    paths = [_destination(path, output).absolute() for path in graphs]
+    targets = [Path(path.name) for path in paths] if together else paths
     twice = sorted({target.name for target in targets if targets.count(target) > 1})
     if twice:
         raise InputError(f"expected graphs of different names; several would become {', '.join(twice)}")
