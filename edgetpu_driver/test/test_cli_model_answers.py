@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -66,3 +67,22 @@ def test_a_sequence_of_readings_is_no_picture(tmp_path: Path) -> None:
     readings = TensorSpec("readings", (1, 128, 6), np.dtype(np.float32), 0.0, 0)
     with pytest.raises(InputError, match=r"'readings' float32\[1, 128, 6\] is not an image"):
         read_inputs([readings], [str(tmp_path / "picture.png")])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("info",), ("models", "compile"), ("benchmark", "--runs", "2", "--backend", "virtual")],
+    ids=lambda arguments: arguments[0],
+)
+def test_the_name_of_a_file_need_not_be_utf_8(graph: Path, arguments: tuple[str, ...]) -> None:
+    path = graph.rename(graph.with_name(os.fsdecode(b"caf\xe9.tflite")))
+    assert main([*arguments, str(path)]) == 0
+
+
+def test_a_file_whose_name_is_not_utf_8_is_imported(graph: Path, tmp_path: Path) -> None:
+    source, target = tmp_path / "from", tmp_path / "to"
+    source.mkdir()
+    name = os.fsdecode(b"caf\xe9.tflite")
+    graph.rename(source / name)
+    assert main(["models", "import", str(source), "--output", str(target)]) == 0
+    assert [path.name for path in target.iterdir()] == [name]

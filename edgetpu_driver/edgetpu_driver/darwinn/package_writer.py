@@ -71,7 +71,8 @@ def _write_executable(executable: Executable) -> bytes:
     hints = _hints(builder, executable.hints, executable.fully_deterministic)
     inputs = offset_vector(builder, [_layer(builder, layer, is_output=False) for layer in executable.inputs])
     outputs = offset_vector(builder, [_layer(builder, layer, is_output=True) for layer in executable.outputs])
-    name = builder.CreateString(executable.name)
+    # It may be the name of a file, which need not be UTF-8.
+    name = builder.CreateString(executable.name, errors="backslashreplace")
     chip = builder.CreateString(executable.chip)
     schema.ExecutableStart(builder)
     schema.ExecutableAddVersion(builder, executable.version)

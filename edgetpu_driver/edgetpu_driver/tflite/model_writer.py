@@ -65,7 +65,8 @@ def write_model(
     subgraph = _write_subgraph(builder, tensor_offsets, operator_offsets, inputs, outputs)
     code_offsets = [_write_code(builder, *code) for code in codes]
     vectors = [offset_vector(builder, items) for items in (code_offsets, [subgraph], buffers)]
-    text = builder.CreateString(description)
+    # It may be the name of a file, which need not be UTF-8.
+    text = builder.CreateString(description, errors="backslashreplace")
     schema.ModelStart(builder)
     schema.ModelAddVersion(builder, FORMAT_VERSION)
     schema.ModelAddOperatorCodes(builder, vectors[0])
