@@ -333,10 +333,19 @@ import os, runpy, signal, sys
 class Interrupt:
     def find_spec(self, name, *_):
         if name == interrupted:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
 sys.meta_path.insert(0, Interrupt())
-sys.argv = ["edgetpu", "--help"]
+sys.argv = ["edgetpu", *arguments]
 """
+
+
+def interrupted_at(
+    module: str, number: signal.Signals, start: str, *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    """Start the command in a process that gets a signal when it begins to load a module."""
+    values = f"interrupted, number, arguments = {module!r}, {number:d}, {arguments!r}"
+    command = [sys.executable, "-c", f"{values}{_INTERRUPT}{start}"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def starts() -> dict[str, str]:
@@ -354,6 +363,13 @@ def starts() -> dict[str, str]:
 def test_ctrl_c_ends_the_command_before_it_is_loaded(start: str) -> None:
     # The program is the first module of the command, the others are loaded by the package.
     interrupted = "edgetpu_driver" if "run_path" in start else "edgetpu_driver.cli.main"
-    command = [sys.executable, "-c", f"interrupted = '{interrupted}'{_INTERRUPT}{start}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = interrupted_at(interrupted, signal.SIGINT, start, "--help")
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_command_while_numpy_is_loaded(graph: Path, number: signal.Signals) -> None:
+    if signal.getsignal(number) is signal.SIG_IGN:
+        pytest.skip("the signal is ignored here, as SIGHUP is under nohup")
+    done = interrupted_at("numpy", number, starts()["module"], "info", str(graph))
+    assert (done.returncode, done.stdout, done.stderr) == (-number, "", "")

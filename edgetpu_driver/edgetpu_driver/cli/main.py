@@ -51,11 +51,11 @@ def _run(arguments: Sequence[str] | None) -> int:
         return EXIT_USAGE
     logging.basicConfig(format="edgetpu: %(message)s", level=logging.WARNING)
     try:
+        with ending_at_once():
+            module = importlib.import_module(f"edgetpu_driver.cli.{options.module}")
         for number in (signal.SIGTERM, signal.SIGHUP):  # so that a stick in use is shut down
             if signal.getsignal(number) is not signal.SIG_IGN:  # as SIGHUP is under nohup
                 signal.signal(number, signal.default_int_handler)
-        with ending_at_once():
-            module = importlib.import_module(f"edgetpu_driver.cli.{options.module}")
         answer: Answer = getattr(module, options.function)(options, Progress())
         _write(_json(answer.value) if options.json else printable(answer.text))
         return answer.exit_code
