@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from edgetpu_driver.errors import reason_of
 from edgetpu_driver.files.file_access import read_file, write_file
 
 
@@ -107,9 +108,25 @@ def test_a_full_disk_leaves_the_file_as_it_was(
 
     (tmp_path / "file").write_bytes(b"old")
     monkeypatch.setattr(os, call, fail)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left") as raised:
         write_file(tmp_path / "file", b"new")
+    assert raised.value.filename == str(tmp_path / "file")
     assert (tmp_path / "file").read_bytes() == b"old"
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_of_a_directory_that_takes_no_files_the_error_names_the_file() -> None:
+    path = Path("/proc/self/file")  # for root too
+    with pytest.raises(OSError, match=r"No such file|denied|Read-only") as raised:
+        write_file(path, b"new")
+    assert reason_of(raised.value).startswith(f"{path}: ")
+
+
+def test_of_a_directory_in_place_of_the_file_the_error_names_it_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").mkdir()
+    with pytest.raises(IsADirectoryError) as raised:
+        write_file(tmp_path / "file", b"new")
+    assert reason_of(raised.value) == f"{tmp_path / 'file'}: Is a directory"
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 

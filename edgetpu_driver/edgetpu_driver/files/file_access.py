@@ -53,12 +53,24 @@ def write_file(path: Path, data: bytes) -> bool:
     """Write a file unless it has this content already; returns whether it was written.
 
     An existing file is replaced atomically, and the new content survives a loss of power from then on. The
-    directory is created if absent. Raises OSError and leaves the file unchanged if writing fails.
+    directory is created if absent. Raises OSError, which names the file or a directory above it, and leaves
+    the file unchanged if writing fails.
     """
     with contextlib.suppress(OSError):
         if read_file(path, len(data)) == data:
             return False
     path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        _replace_file(path, data)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None  # instead of the temporary file, or of none
+        raise
+    _sync_directory(path.parent)
+    return True
+
+
+def _replace_file(path: Path, data: bytes) -> None:
+    """Write a temporary file and give it the name of a file, or remove it again."""
     import tempfile  # here, as it takes a tenth of the import time of the driver's Python API
 
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:_NAME_LETTERS]}.")
@@ -73,8 +85,6 @@ def write_file(path: Path, data: bytes) -> bool:
         with contextlib.suppress(OSError):
             os.unlink(name)
         raise
-    _sync_directory(path.parent)
-    return True
 
 
 def _sync_directory(path: Path) -> None:
