@@ -86,6 +86,20 @@ def test_a_damaged_graph_affects_only_itself(dense_graphs: Path, capsys: pytest.
     assert "error" not in fine
 
 
+@pytest.mark.parametrize("with_compiler", [False, True])
+def test_a_file_that_cannot_be_written_affects_only_its_own_model(
+    dense_graphs: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str], with_compiler: bool
+) -> None:
+    if with_compiler:
+        make_compiler()
+    obstacle = dense_graphs / "dense_64_edgetpu.tflite"
+    obstacle.mkdir()
+    code, value = answer(capsys, dense_graphs / "dense_64.tflite", dense_graphs / "dense_128.tflite")
+    failed, fine = value["models"]
+    assert (code, failed["error"]) == (1, f"{obstacle}: Is a directory")
+    assert fine["written"]
+
+
 @pytest.mark.parametrize("others", [[], ["dense_64.tflite"]])
 def test_nothing_is_said_of_packing_where_no_graph_was_packed(
     dense_graphs: Path, capsys: pytest.CaptureFixture[str], others: list[str]

@@ -160,6 +160,17 @@ def test_other_files_of_that_name_are_kept_by_default(
     assert (output / "dense_64.tflite").read_bytes() == dense.build(64)
 
 
+def test_a_model_that_cannot_be_written_does_not_keep_the_others(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (source / "dense_32.tflite").write_bytes(dense.build(32))
+    obstacle = tmp_path / "models" / "dense_32.tflite"
+    obstacle.mkdir(parents=True)
+    code, models = take_over(capsys, source, tmp_path / "models")
+    assert (code, models["dense_32"]["refused"]) == (1, f"{obstacle}: Is a directory")
+    assert len(models["dense_64"]["written"]) == 3
+
+
 def test_a_directory_without_models_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "import", str(tmp_path)]) == 1
     assert capsys.readouterr().err == f"edgetpu: expected .tflite files in {tmp_path}; there are none\n"

@@ -19,6 +19,7 @@ from edgetpu_driver.errors import (
     InputError,
     ModelFormatError,
     ModelUnsupportedError,
+    reason_of,
 )
 from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.files.file_access import write_file
@@ -117,12 +118,12 @@ def _rows(
         if compiler:
             return _compile(group, graphs, compiler, options)
         return _make_here(group, graphs, options)
-    except EdgeTpuError as error:
+    except (EdgeTpuError, OSError) as error:
         return [_failed(path, error) for path in group]
 
 
-def _failed(graph: Path, error: EdgeTpuError) -> _Row:
-    return {"graph": graph, "error": str(error)}
+def _failed(graph: Path, error: EdgeTpuError | OSError) -> _Row:
+    return {"graph": graph, "error": reason_of(error)}
 
 
 def _compile(
@@ -140,10 +141,10 @@ def _taken_over(made: Compilation, source: bytes, output: Path | None) -> _Row:
     """Install a compiled model if it is usable; returns the result row of its graph."""
     try:
         parts = _load(made)
-    except EdgeTpuError as error:
+        row = _row(made.graph, parts, output) | _reported(made)
+        return row | _write(made.graph, source, parts[0].file, output, made.log)
+    except (EdgeTpuError, OSError) as error:
         return _failed(made.graph, error)
-    row = _row(made.graph, parts, output) | _reported(made)
-    return row | _write(made.graph, source, parts[0].file, output, made.log)
 
 
 def _load(made: Compilation) -> tuple[CompiledModel, ...]:
@@ -171,20 +172,24 @@ def _made_here(path: Path, sources: Mapping[str, bytes], together: bool, output:
 
     together: always pack it, for co-residence with all sources.
     """
+    try:
+        return _written_here(path, sources, together, output)
+    except (EdgeTpuError, OSError) as error:
+        return _failed(path, error)
+
+
+def _written_here(path: Path, sources: Mapping[str, bytes], together: bool, output: Path | None) -> _Row:
     source = sources[path.stem]
     more: _Row = {}
-    try:
-        _keep_compiled(_destination(path, output))
-        written, reason = (None, "") if together else _written(source, path.stem)
-        if written is not None:
-            file, sidecar = written.file, written.sidecar
-            more["remark"] = written.remark
-        else:
-            packed = pack_for_virtual_stick({path.stem: source}, together=together, others=sources)
-            file, sidecar = packed[path.stem], None
-            more["not_written"] = reason or None
-    except EdgeTpuError as error:
-        return _failed(path, error)
+    _keep_compiled(_destination(path, output))
+    written, reason = (None, "") if together else _written(source, path.stem)
+    if written is not None:
+        file, sidecar = written.file, written.sidecar
+        more["remark"] = written.remark
+    else:
+        packed = pack_for_virtual_stick({path.stem: source}, together=together, others=sources)
+        file, sidecar = packed[path.stem], None
+        more["not_written"] = reason or None
     model = CompiledModel.parse(file, path.stem)
     operators = {each.custom_code or each.name for each in parse_model(source).subgraphs[0].operators}
     row = _row(path, (model,), output) | {

@@ -10,7 +10,7 @@ from typing import Any
 
 from edgetpu_driver.cli.models.model_folder import FilesOfModel, examine, models_in
 from edgetpu_driver.cli.terminal import Answer, Progress, table
-from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, ModelUnsupportedError
+from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, ModelUnsupportedError, reason_of
 from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
@@ -43,9 +43,9 @@ def _take_over(files: FilesOfModel, directory: Path, overwrite: bool) -> dict[st
         row |= asdict(examine(files, contents))
         if not overwrite:
             _keep_others(contents, directory)
-    except EdgeTpuError as error:
-        return row | {"refused": str(error)}
-    written = [name for name, data in contents.items() if write_file(directory / name, data)]
+        written = [name for name, data in contents.items() if write_file(directory / name, data)]
+    except (EdgeTpuError, OSError) as error:
+        return row | {"refused": reason_of(error)}
     return row | {"written": written}
 
 
