@@ -39,6 +39,26 @@ def test_the_driver_finds_it_where_it_looks_anyway(
     assert files.find("dense_64").read_bytes() == dense.build(64)
 
 
+@pytest.mark.parametrize(
+    "arguments", [("build", "dense_64"), ("compile", "--all"), ("import", "models")], ids=lambda each: each[0]
+)
+def test_no_directory_is_made_for_a_home_directory_that_is_unknown(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+) -> None:
+    """As without HOME, for a user who is not in /etc/passwd."""
+    models = tmp_path / "models"
+    models.mkdir()
+    (models / "dense_64.tflite").write_bytes(dense.build(64))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROS_HOME", "~nobody.of.this.name/.ros")
+    assert main(["models", *arguments]) == 1
+    assert "set HOME or ROS_HOME, or give --output DIR" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [models]
+
+
 def test_an_unknown_name_prevents_all_writing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "build", "dense_64", "wings_2", "--output", str(tmp_path)]) == 1
     assert "expected one of dense_<size>" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from typing import Any
 
 from edgetpu_driver.cli.terminal import Answer, Progress, say, table
 from edgetpu_driver.errors import ModelNameError, ModelUnsupportedError
-from edgetpu_driver.files.default_paths import default_model_dir
+from edgetpu_driver.files.default_paths import model_output_dir
 from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX
 from edgetpu_driver.toolchain.graph_catalogue import Catalogue, catalogue
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:
             graphs[name] = _build(name, offered)
             advance()
     _warn(offered)
-    directory: Path = options.output or default_model_dir()
+    directory: Path = options.output or model_output_dir()
     rows = [_write(name, data, directory) for name, data in graphs.items()]
     value = {"directory": directory, "problems": offered.problems, "graphs": rows}
     return Answer(value, _text(rows), 1 if any("refused" in row for row in rows) else 0)

@@ -21,7 +21,7 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
     reason_of,
 )
-from edgetpu_driver.files.default_paths import default_model_dir
+from edgetpu_driver.files.default_paths import model_output_dir
 from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import parse_model
@@ -46,7 +46,7 @@ _Row = dict[str, Any]
 def run(options: argparse.Namespace, progress: Progress) -> Answer:
     """Compile files one by one, or all together; a failure does not stop the others."""
     compiler = _compiler(options)
-    paths = write_standard_graphs(options.output or default_model_dir()) if options.all else options.files
+    paths = write_standard_graphs(options.output or model_output_dir()) if options.all else options.files
     graphs, compiled = _read_graphs(paths)
     together: bool = options.co_compile
     _check_names(graphs, options.output, together=together)

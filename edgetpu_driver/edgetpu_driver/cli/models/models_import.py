@@ -11,7 +11,7 @@ from typing import Any
 from edgetpu_driver.cli.models.model_folder import FilesOfModel, examine, models_in
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, ModelUnsupportedError, reason_of
-from edgetpu_driver.files.default_paths import default_model_dir
+from edgetpu_driver.files.default_paths import model_output_dir
 from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 
@@ -24,7 +24,7 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:
     found = models_in(source)
     if not found:
         raise ModelNotFoundError(f"expected .tflite files in {source}; there are none")
-    directory: Path = options.output or default_model_dir()
+    directory: Path = options.output or model_output_dir()
     rows = []
     with progress.counting("importing", len(found)) as advance:
         for files in found:
