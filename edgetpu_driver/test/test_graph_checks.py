@@ -207,7 +207,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     file = tmp_path / "large.tflite"
     file.touch()
     os.truncate(file, LARGEST_FILE + (1 << 20))
-    with pytest.raises(ModelFormatError, match="has 257 MB; expected a model of at most 256 MB"):
+    with pytest.raises(ModelFormatError, match=f"{file} has 257 MB; expected a model of at most 256 MB"):
         read_model_file(file)
 
 

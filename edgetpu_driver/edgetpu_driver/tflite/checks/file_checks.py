@@ -44,17 +44,17 @@ def read_model_file(path: Path) -> bytes:
     try:
         return read_file(path, LARGEST_FILE)
     except OSError as error:
-        if error.errno == errno.EFBIG:
-            check_size(path.stat().st_size)
         shown = str(path) if str(path).isprintable() else repr(str(path))
+        if error.errno == errno.EFBIG:
+            check_size(path.stat().st_size, shown)
         raise ModelNotFoundError(f"cannot read {shown}: {error.strerror}") from None
 
 
-def check_size(size: int) -> None:
-    """Raise ModelFormatError for a file that is too large."""
+def check_size(size: int, name: str = "the file") -> None:
+    """Raise ModelFormatError, with the name, for a file that is too large."""
     if size > LARGEST_FILE:
         raise ModelFormatError(
-            f"the file has {size >> 20} MB; expected a model of at most {LARGEST_FILE >> 20} MB"
+            f"{name} has {size >> 20} MB; expected a model of at most {LARGEST_FILE >> 20} MB"
         )
 
 
