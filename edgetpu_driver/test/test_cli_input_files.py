@@ -75,6 +75,13 @@ def test_outputs_of_any_name_are_written_to_an_archive(tmp_path: Path) -> None:
         }
 
 
+def test_the_name_of_an_input_may_be_longer_than_that_of_a_file(tmp_path: Path) -> None:
+    path, name = tmp_path / "x.raw", "x" * 5000
+    path.write_bytes(bytes(4))
+    spec = TensorSpec(name, (4,), np.dtype(np.uint8), 0.5, 0)
+    assert read_inputs([spec], [f"{name}={path}"])[name].tolist() == [0, 0, 0, 0]
+
+
 @pytest.mark.parametrize("name", ["x.NPY", "x.NPZ", "x.Npy"])
 def test_the_case_of_a_suffix_does_not_matter(tmp_path: Path, name: str) -> None:
     array = np.arange(4, dtype=np.uint8).reshape(IMAGE.shape)

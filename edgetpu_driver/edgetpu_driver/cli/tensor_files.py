@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def read_inputs(
     inputs: dict[str, NDArray[Any]] = {}
     for argument in arguments:
         name, equals, rest = argument.partition("=")
-        named = bool(equals) and not Path(argument).exists()
+        named = bool(equals) and not os.path.exists(argument)  # False for a name too long for a file
         path = Path(rest if named else argument)
         if _suffix(path) == ".npz" and not named:
             found = {key: fitted(_spec(by_name, key), array) for key, array in _load(path).items()}
