@@ -35,6 +35,9 @@ VIRTUAL_COMPILER = "edgetpu_driver.virtual"
 DENSE_COMPILER = "edgetpu_driver.dense"
 """The compiler named by models whose program was written by toolchain.dense_compiler."""
 
+OWN_COMPILERS = (VIRTUAL_COMPILER, DENSE_COMPILER)
+"""Compilers whose files may be replaced."""
+
 _CHIP = "beagle"
 _SEVERAL_CHIPS = -1
 """Value of virtual_chip_id in a file for several Edge TPUs."""

@@ -12,7 +12,7 @@ from typing import Any
 from edgetpu_driver.backends.virtual import pack_for_virtual_stick
 from edgetpu_driver.cli.models.models_build import write_standard_graphs
 from edgetpu_driver.cli.terminal import Answer, Progress
-from edgetpu_driver.compiled_model import DENSE_COMPILER, VIRTUAL_COMPILER, CompiledModel
+from edgetpu_driver.compiled_model import DENSE_COMPILER, OWN_COMPILERS, VIRTUAL_COMPILER, CompiledModel
 from edgetpu_driver.errors import (
     CompilerError,
     EdgeTpuError,
@@ -35,8 +35,6 @@ _PACKED = (
     f"There is no {PROGRAM} in PATH, and no --on HOST: packed for the virtual stick only. A real stick "
     "cannot run these files."
 )
-_OWN_COMPILERS = (VIRTUAL_COMPILER, DENSE_COMPILER)
-"""Compilers whose files may be replaced."""
 _NAMED = 3
 """Maximum number of graphs with the same error that are listed by name."""
 
@@ -213,7 +211,7 @@ def _written(source: bytes, name: str) -> tuple[WrittenModel | None, str]:
 
 def _keep_compiled(path: Path) -> None:
     """Refuse to replace a model of the vendor's compiler."""
-    if path.is_file() and CompiledModel.load_parts(path)[0].compiler not in _OWN_COMPILERS:
+    if path.is_file() and CompiledModel.load_parts(path)[0].compiler not in OWN_COMPILERS:
         raise ModelUnsupportedError(
             f"{path} was made by {PROGRAM} and is not overwritten; give --output to write elsewhere"
         )

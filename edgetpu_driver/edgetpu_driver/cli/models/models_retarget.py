@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.cli.device_and_model import compiled_parts
 from edgetpu_driver.cli.terminal import Answer, Progress
-from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.compiled_model import OWN_COMPILERS, CompiledModel
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
@@ -79,11 +80,19 @@ def _write(made: RetargetedFiles, directory: Path, graph: Path, source: bytes) -
 
 def _keep_others(path: Path) -> None:
     """Refuse to replace a compiled file that was not made here."""
-    sidecar = path.with_suffix(".json")
-    if path.is_file() and not (sidecar.is_file() and RETARGETED_FROM in parse_sidecar(sidecar.read_bytes())):
+    if path.is_file() and not _is_made_here(path):
         raise ModelUnsupportedError(
             f"{path} was made by {PROGRAM} and is not overwritten; give --output to write elsewhere"
         )
+
+
+def _is_made_here(path: Path) -> bool:
+    """Whether a compiled file was retargeted, generated or packed, and not replaced by another since then."""
+    data, sidecar = read_model_file(path), path.with_suffix(".json")
+    if compiled_parts(path, data)[0].compiler in OWN_COMPILERS:
+        return True
+    content = parse_sidecar(sidecar.read_bytes()) if sidecar.is_file() else {}
+    return RETARGETED_FROM in content and content.get("sha256") == hashlib.sha256(data).hexdigest()
 
 
 def _text(value: Mapping[str, Any]) -> str:
