@@ -165,6 +165,32 @@ def test_without_a_compiler_graphs_are_packed_and_it_is_said(
     assert "a real one cannot run it" in make_backend("usb").parse(path, path.read_bytes()).unsupported_reason
 
 
+@pytest.mark.parametrize("with_compiler", [False, True])
+def test_the_sidecar_of_an_earlier_program_is_removed(
+    dense_graphs: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str], with_compiler: bool
+) -> None:
+    graph, sidecar = dense_graphs / "dense_64.tflite", dense_graphs / "dense_64_edgetpu.json"
+    assert answer(capsys, graph)[0] == 0
+    assert sidecar.exists()
+    if with_compiler:
+        make_compiler()
+    else:
+        softmax(dense_graphs).replace(graph)
+    assert answer(capsys, graph)[0] == 0
+    assert not sidecar.exists()
+    assert main(["models", "import", str(dense_graphs), "--output", str(dense_graphs / "new")]) == 0
+
+
+def test_the_sidecar_of_somebody_else_is_kept(
+    dense_graphs: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_compiler()
+    sidecar = dense_graphs / "dense_64_edgetpu.json"
+    sidecar.write_text('{"matrix_size": 64}')
+    assert answer(capsys, dense_graphs / "dense_64.tflite")[0] == 0
+    assert sidecar.exists()
+
+
 def test_a_matrix_among_packed_graphs_is_not_said_to_be_packed(
     dense_graphs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

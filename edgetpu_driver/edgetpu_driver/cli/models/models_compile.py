@@ -22,14 +22,16 @@ from edgetpu_driver.errors import (
     reason_of,
 )
 from edgetpu_driver.files.default_paths import model_output_dir
-from edgetpu_driver.files.file_access import write_file
+from edgetpu_driver.files.file_access import read_file, write_file
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX
 from edgetpu_driver.toolchain.dense_compiler import WrittenModel, compile_dense
 from edgetpu_driver.toolchain.edgetpu_compiler import PROGRAM, Compilation, compile_graphs, find_compiler
 from edgetpu_driver.toolchain.mappable_operators import SUPPORTED_OPERATORS
+from edgetpu_driver.toolchain.model_recognition import parse_sidecar
 from edgetpu_driver.toolchain.remote_compiler import RemoteCompiler
+from edgetpu_driver.toolchain.retargeting.compiled_sources import RETARGETED_FROM
 
 _PACKED = (
     f"There is no {PROGRAM} in PATH, and no --on HOST: packed for the virtual stick only. A real stick "
@@ -140,7 +142,7 @@ def _taken_over(made: Compilation, source: bytes, output: Path | None) -> _Row:
     try:
         parts = _load(made)
         row = _row(made.graph, parts, output) | _reported(made)
-        return row | _write(made.graph, source, parts[0].file, output, made.log)
+        return row | _write(made.graph, source, parts[0].file, output, log=made.log)
     except (EdgeTpuError, OSError) as error:
         return _failed(made.graph, error)
 
@@ -196,9 +198,7 @@ def _written_here(path: Path, sources: Mapping[str, bytes], together: bool, outp
         "streamed_bytes": len(model.execution.parameters),
         "unlisted_operators": sorted(operators - SUPPORTED_OPERATORS),
     }
-    if sidecar is not None:
-        write_file(_destination(path, output).with_suffix(".json"), sidecar)
-    return row | more | _write(path, source, model.file, output, None)
+    return row | more | _write(path, source, model.file, output, sidecar=sidecar)
 
 
 def _written(source: bytes, name: str) -> tuple[WrittenModel | None, str]:
@@ -242,14 +242,36 @@ def _reported(made: Compilation) -> _Row:
     return asdict(made.report) | {"fully_mapped": made.report.fully_mapped}
 
 
-def _write(graph: Path, source: bytes, compiled: bytes, output: Path | None, log: Path | None) -> _Row:
-    """Install the compiled model, its log and its graph, which the virtual stick needs, in one directory."""
+def _write(
+    graph: Path,
+    source: bytes,
+    compiled: bytes,
+    output: Path | None,
+    *,
+    log: Path | None = None,
+    sidecar: bytes | None = None,
+) -> _Row:
+    """Install the compiled model and its graph, which the virtual stick needs, in one directory."""
     destination = _destination(graph, output)
+    if sidecar is not None:
+        write_file(destination.with_suffix(".json"), sidecar)
+    else:
+        _remove_own_sidecar(destination.with_suffix(".json"))
     written = write_file(destination, compiled)
     if log is not None:
         write_file(destination.with_suffix(".log"), log.read_bytes())
     write_file(destination.with_name(graph.name), source)
     return {"written": written}
+
+
+def _remove_own_sidecar(path: Path) -> None:
+    """Remove the sidecar of an earlier file that was made here, as it would contradict the new one."""
+    try:
+        content = parse_sidecar(read_file(path))
+    except (EdgeTpuError, OSError):
+        return
+    if content.get("compiler") == DENSE_COMPILER or RETARGETED_FROM in content:
+        path.unlink()
 
 
 def _resident_together(rows: Sequence[_Row]) -> bool:
