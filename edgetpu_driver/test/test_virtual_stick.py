@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.darwinn.executable import InstructionBitstream
-from edgetpu_driver.errors import ModelUnsupportedError, TransferTimeoutError
+from edgetpu_driver.errors import ModelNotFoundError, ModelUnsupportedError, TransferTimeoutError
 from edgetpu_driver.stick.dma_transfers import PreparedExecutable
 from edgetpu_driver.stick.inference import PreparedInference
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
@@ -74,6 +75,13 @@ def link(stick: VirtualEdgeTpu) -> Iterator[UsbLink]:
     with closing(UsbLink(stick, find_sticks(stick)[0])) as link:
         bring_up(link, ClockPreset.HIGH)
         yield link
+
+
+def test_a_graph_that_cannot_be_read_is_an_error_of_this_package(
+    model: CompiledModel, tmp_path: Path
+) -> None:
+    with pytest.raises(ModelNotFoundError, match=r"cannot read .*absent\.tflite: No such file"):
+        VirtualEdgeTpu().register_model(model, tmp_path / "absent.tflite")
 
 
 @pytest.mark.parametrize("name", GOLDEN_MODELS)

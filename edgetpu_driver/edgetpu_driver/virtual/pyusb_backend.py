@@ -15,7 +15,7 @@ from usb.backend import IBackend
 from usb.core import USBError, USBTimeoutError
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.files.file_access import read_file
+from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.usb.chip_faults import Interrupt
 from edgetpu_driver.usb.framing import Tag
 from edgetpu_driver.virtual import usb_descriptors as descriptors
@@ -95,7 +95,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
         Returns the stick itself. Raises what CompiledModel.load raises, and ModelUnsupportedError if the two
         do not belong together.
         """
-        graph = source if isinstance(source, bytes) else read_file(source)
+        graph = source if isinstance(source, bytes) else read_model_file(Path(source))
         for part in _parts(compiled):
             self.library.register_model(part, graph)
         return self
