@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from edgetpu_driver.toolchain.compiled_file_names import common_name, source_graph
+from edgetpu_driver.files.compiled_file_names import common_name, source_graph
+from edgetpu_driver.weights.sidecar_files import SidecarFiles
 
 GRAPHS = {
     "x_edgetpu.tflite": "x.tflite",
@@ -22,8 +23,9 @@ GRAPHS = {
 def test_the_graph_has_the_name_that_the_compiler_was_given(
     tmp_path: Path, compiled: str, graph: str
 ) -> None:
-    (tmp_path / graph).touch()
+    (tmp_path / graph).write_bytes(b"graph")
     assert source_graph(tmp_path / compiled) == tmp_path / graph
+    assert SidecarFiles.next_to(tmp_path / compiled).graph == b"graph"
 
 
 def test_a_model_without_its_graph_has_none(tmp_path: Path) -> None:

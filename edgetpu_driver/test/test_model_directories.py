@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.errors import BusyError, ModelNotFoundError, ModelUnsupportedError
-from edgetpu_driver.files import default_paths
+from edgetpu_driver.files import compiled_file_names, default_paths
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
-from edgetpu_driver.toolchain import compiled_file_names, dense_graph, model_directories
+from edgetpu_driver.toolchain import dense_graph, model_directories
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
 from edgetpu_driver.toolchain.retargeting import compiled_sources
 

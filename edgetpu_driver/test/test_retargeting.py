@@ -21,12 +21,12 @@ from edgetpu_driver.darwinn.instructions.operations import Operation, split
 from edgetpu_driver.darwinn.instructions.tensor_operation import has_offset, read_requantisation, requantises
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.files.compiled_file_names import source_graph
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.tflite.constant_patch import replace_tensor
 from edgetpu_driver.tflite.graph_edit import GraphEdit, TensorChange
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain import dense_graph
-from edgetpu_driver.toolchain.compiled_file_names import source_graph
 from edgetpu_driver.toolchain.dense_compiler import compile_dense
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
 from edgetpu_driver.toolchain.retargeting.addition_factors import factors_of, scale_of_sum

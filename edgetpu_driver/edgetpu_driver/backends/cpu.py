@@ -10,7 +10,7 @@ from edgetpu_driver.backends.backend import ParsedModel, Placement
 from edgetpu_driver.backends.host_processor import HostProcessor
 from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.toolchain.compiled_file_names import is_compiled, source_graphs
+from edgetpu_driver.files.compiled_file_names import is_compiled, source_graphs
 
 if TYPE_CHECKING:
     from edgetpu_driver.compiled_model import CompiledModel

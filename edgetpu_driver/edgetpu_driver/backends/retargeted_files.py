@@ -9,8 +9,8 @@ from pathlib import Path
 
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.errors import ModelFormatError
+from edgetpu_driver.files.compiled_file_names import compiled_path, is_compiled
 from edgetpu_driver.tflite.model_reader import parse_model
-from edgetpu_driver.toolchain.compiled_file_names import compiled_path, is_compiled
 from edgetpu_driver.toolchain.dense_compiler import is_dense
 from edgetpu_driver.toolchain.retargeting.compiled_sources import retarget_beside, retargeting_sources
 

@@ -13,8 +13,8 @@ from edgetpu_driver.backends.model_copies import ModelCopies
 from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel
 from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.errors import BusyError, DeviceLostError, EdgeTpuError, ModelUnsupportedError
+from edgetpu_driver.files.compiled_file_names import COMPILED_SUFFIX, is_compiled, plain_stem
 from edgetpu_driver.files.detached_reading import DetachedReading, no_answer
-from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX, is_compiled, plain_stem
 from edgetpu_driver.toolchain.dense_compiler import compile_dense, is_dense
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 

@@ -13,8 +13,8 @@ from edgetpu_driver.backends.backend import ParsedModel
 from edgetpu_driver.backends.usb import StickBackend, error_text
 from edgetpu_driver.compiled_model import DENSE_COMPILER, CompiledModel
 from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.files.compiled_file_names import is_compiled, plain_stem, source_graph, source_graphs
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
-from edgetpu_driver.toolchain.compiled_file_names import is_compiled, plain_stem, source_graph, source_graphs
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from edgetpu_driver.engines.whole_model.model import LONGEST_GAP, Model
 from edgetpu_driver.engines.whole_model.model_plan import EdgeTpuStep, LiteRtStep, ModelPlan, Step
 from edgetpu_driver.engines.whole_model.pipeline_segments import plan_segments
 from edgetpu_driver.errors import EdgeTpuError, ModelFormatError, ModelUnsupportedError
+from edgetpu_driver.files.compiled_file_names import is_compiled, plain_stem, whole_graph
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
-from edgetpu_driver.toolchain.compiled_file_names import is_compiled, plain_stem, whole_graph
 from edgetpu_driver.toolchain.dense_compiler import is_dense
 
 

@@ -27,10 +27,10 @@ from edgetpu_driver.engines.whole_model.pipeline_segments import plan_model, pla
 from edgetpu_driver.engines.whole_model.recurrence import likely_feedback
 from edgetpu_driver.engines.whole_model.work_shares import work_of
 from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.files.compiled_file_names import plain_stem, source_graph
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import Model, Subgraph, parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_driver.toolchain.compiled_file_names import plain_stem, source_graph
 from edgetpu_driver.toolchain.retargeting.compiled_sources import retargeting_remark
 
 

@@ -16,8 +16,8 @@ from edgetpu_driver.cli.device_and_model import PATIENT, chosen, opened
 from edgetpu_driver.cli.result_comparison import Comparison, scene_inputs
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.errors import DependencyMissingError, DeviceError, ModelNotFoundError
+from edgetpu_driver.files.compiled_file_names import is_compiled, source_graph, source_graphs
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
-from edgetpu_driver.toolchain.compiled_file_names import is_compiled, source_graph, source_graphs
 from edgetpu_driver.usb.chip_bringup import SUPER_SPEED
 
 _EXIT_FAILED = 1

@@ -22,6 +22,7 @@ from edgetpu_driver.errors import (
     UnavailableError,
     unexpected,
 )
+from edgetpu_driver.files.compiled_file_names import common_name, is_compiled, plain_stem
 from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.client_limits import MOST_SEGMENTS
 from edgetpu_driver.host.load_queue import LoadQueue, Work
@@ -37,7 +38,6 @@ from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import operand_specs
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.tflite.weightless_files import without_weights
-from edgetpu_driver.toolchain.compiled_file_names import common_name, is_compiled, plain_stem
 from edgetpu_driver.toolchain.graph_catalogue import read_graph
 from edgetpu_driver.toolchain.joint_graphs import build_joint_graph, head_name
 from edgetpu_driver.toolchain.model_directories import ModelDirectories

@@ -16,9 +16,9 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from edgetpu_driver.errors import ModelNameError
+from edgetpu_driver.files.compiled_file_names import is_file
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.toolchain import dense_graph as dense
-from edgetpu_driver.toolchain.compiled_file_names import is_file
 from edgetpu_driver.toolchain.graph_family import GraphFamily, build_graph
 
 GROUP = "edgetpu.graphs"

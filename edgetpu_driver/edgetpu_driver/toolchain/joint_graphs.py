@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
+from edgetpu_driver.files.compiled_file_names import is_compiled, plain_stem
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_driver.toolchain.compiled_file_names import is_compiled, plain_stem
 from edgetpu_driver.toolchain.graph_catalogue import catalogue
 from edgetpu_driver.toolchain.graph_family import build_graph, draft_graph, head_prefix
 from edgetpu_driver.weights.replaceable_weights import select_tensor, weight_tensors

@@ -20,15 +20,15 @@ from edgetpu_driver.errors import (
     PathRefusedError,
     reason_of,
 )
-from edgetpu_driver.files.detached_reading import RETRY_AFTER
-from edgetpu_driver.files.file_access import user_path
-from edgetpu_driver.tflite.checks.file_checks import read_model_file
-from edgetpu_driver.toolchain.compiled_file_names import (
+from edgetpu_driver.files.compiled_file_names import (
     COMPILED_SUFFIX,
     compiled_path,
     is_compiled,
     is_file,
 )
+from edgetpu_driver.files.detached_reading import RETRY_AFTER
+from edgetpu_driver.files.file_access import user_path
+from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.toolchain.dense_compiler import is_dense
 from edgetpu_driver.toolchain.graph_catalogue import named_graph
 from edgetpu_driver.toolchain.retargeting.compiled_sources import (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,27 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.errors import ModelFormatError, reason_of
+from edgetpu_driver.files.compiled_file_names import source_graph
 from edgetpu_driver.files.file_access import read_file
-
-_REQUANTISED = "_requantised"
-
-
-def requantised_graph_path(compiled: Path) -> Path:
-    """The path of a retargeted file's graph if it differs from the requested one: x_requantised.tflite."""
-    return compiled.with_name(f"{compiled.stem.removesuffix('_edgetpu')}{_REQUANTISED}.tflite")
-
-
-def requantised_graph(compiled: Path) -> Path | None:
-    """The requantised graph next to a compiled file, if the sidecar says that it belongs to that file."""
-    path = requantised_graph_path(compiled)
-    try:
-        if not path.is_file():
-            return None
-        content = json.loads(read_file(compiled.with_suffix(".json")))
-        digest = hashlib.sha256(read_file(compiled)).hexdigest()
-    except (OSError, ValueError, RecursionError):
-        return None
-    return path if isinstance(content, dict) and content.get("sha256") == digest else None
 
 
 @dataclass(frozen=True)
@@ -44,17 +24,15 @@ class SidecarFiles:
 
     @classmethod
     def next_to(cls, path: Path | None) -> SidecarFiles:
-        """Read x.tflite, or the requantised graph, and x_edgetpu.json next to x_edgetpu.tflite.
+        """Read its graph, see `source_graph`, and x_edgetpu.json next to x_edgetpu.tflite.
 
         Raises ModelFormatError if a file cannot be read.
         """
         if path is None:
             return cls()
-        graph = path.with_name(f"{path.stem.removesuffix('_edgetpu')}.tflite")
-        graph = requantised_graph(path) or graph
-        sidecar = path.with_suffix(".json")
+        graph, sidecar = source_graph(path), path.with_suffix(".json")
         try:
-            data = read_file(graph) if graph != path and graph.is_file() else b""
+            data = read_file(graph) if graph is not None else b""
             text = read_file(sidecar) if sidecar.is_file() else b"null"
             content = json.loads(text)
         except (OSError, ValueError, RecursionError) as error:

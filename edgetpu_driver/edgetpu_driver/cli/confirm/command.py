@@ -18,8 +18,8 @@ from edgetpu_driver.cli.confirm.trial_stick import TrialStick
 from edgetpu_driver.cli.device_and_model import default_firmware
 from edgetpu_driver.cli.terminal import Answer, Progress, say, table
 from edgetpu_driver.errors import InputError, ModelNotFoundError, reason_of
+from edgetpu_driver.files.compiled_file_names import is_compiled
 from edgetpu_driver.files.default_paths import default_model_dir
-from edgetpu_driver.toolchain.compiled_file_names import is_compiled
 from edgetpu_driver.usb.chip_clock import ClockPreset
 
 _EXIT_FAILED = 1

@@ -14,8 +14,8 @@ from edgetpu_driver.cli.confirm.trial_stick import TrialStick
 from edgetpu_driver.cli.random_inputs import random_inputs
 from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel
 from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.files.compiled_file_names import source_graph
 from edgetpu_driver.stick.loaded_model import LoadedModel
-from edgetpu_driver.toolchain.compiled_file_names import source_graph
 
 _ROUNDS = 3
 """Rounds through all models: from the second one on, each model runs after all others."""

@@ -9,9 +9,9 @@ from typing import Any
 
 from edgetpu_driver.cli.terminal import Answer, Progress, say, table
 from edgetpu_driver.errors import ModelNameError, ModelUnsupportedError
+from edgetpu_driver.files.compiled_file_names import COMPILED_SUFFIX
 from edgetpu_driver.files.default_paths import model_output_dir
 from edgetpu_driver.files.file_access import write_file
-from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX
 from edgetpu_driver.toolchain.graph_catalogue import Catalogue, catalogue
 from edgetpu_driver.toolchain.graph_family import build_graph
 from edgetpu_driver.toolchain.sidecar_writer import describe, to_text

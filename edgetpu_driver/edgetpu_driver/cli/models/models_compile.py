@@ -21,11 +21,11 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
     reason_of,
 )
+from edgetpu_driver.files.compiled_file_names import COMPILED_SUFFIX
 from edgetpu_driver.files.default_paths import model_output_dir
 from edgetpu_driver.files.file_access import read_file, write_file
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import parse_model
-from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX
 from edgetpu_driver.toolchain.dense_compiler import WrittenModel, compile_dense
 from edgetpu_driver.toolchain.edgetpu_compiler import PROGRAM, Compilation, compile_graphs, find_compiler
 from edgetpu_driver.toolchain.mappable_operators import SUPPORTED_OPERATORS

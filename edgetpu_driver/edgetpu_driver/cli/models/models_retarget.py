@@ -12,10 +12,10 @@ from edgetpu_driver.cli.device_and_model import compiled_parts
 from edgetpu_driver.cli.terminal import Answer, Progress
 from edgetpu_driver.compiled_model import OWN_COMPILERS, CompiledModel
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
+from edgetpu_driver.files.compiled_file_names import COMPILED_SUFFIX, requantised_graph_path
 from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import parse_model
-from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX
 from edgetpu_driver.toolchain.edgetpu_compiler import PROGRAM
 from edgetpu_driver.toolchain.model_recognition import parse_sidecar
 from edgetpu_driver.toolchain.retargeting.compiled_sources import (
@@ -23,7 +23,6 @@ from edgetpu_driver.toolchain.retargeting.compiled_sources import (
     RetargetedFiles,
     retarget_file,
 )
-from edgetpu_driver.weights.sidecar_files import requantised_graph_path
 
 _MOST_LAYERS = 8
 """Maximum number of layers listed by name."""

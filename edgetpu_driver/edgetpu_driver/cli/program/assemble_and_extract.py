@@ -16,8 +16,8 @@ from edgetpu_driver.darwinn.instructions.instruction_word_fields import WORD_BYT
 from edgetpu_driver.darwinn.instructions.operations import join
 from edgetpu_driver.darwinn.instructions.program_frame import framed
 from edgetpu_driver.errors import InputError, ModelFormatError
+from edgetpu_driver.files.compiled_file_names import plain_stem
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
-from edgetpu_driver.toolchain.compiled_file_names import plain_stem
 
 LARGEST_TEXT = 1 << 26
 """Maximum size of a text, bytes. A larger file is not a program and would only fill the memory."""

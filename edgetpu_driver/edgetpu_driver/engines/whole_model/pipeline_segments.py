@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.whole_model.graph_partitioning import GraphSteps
 from edgetpu_driver.engines.whole_model.model_plan import ModelPlan, Operand, Step
 from edgetpu_driver.errors import InputError, ModelFormatError
+from edgetpu_driver.files.compiled_file_names import common_name, plain_stem
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_driver.toolchain.compiled_file_names import common_name, plain_stem
 
 
 def load_plan(models: str | Path | Sequence[str | Path]) -> ModelPlan:

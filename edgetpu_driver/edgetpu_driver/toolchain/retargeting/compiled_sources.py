@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, ModelUnsupportedError
-from edgetpu_driver.files.file_access import read_file
-from edgetpu_driver.tflite.checks.file_checks import read_model_file
-from edgetpu_driver.tflite.model_reader import ABSENT, Model, parse_model
-from edgetpu_driver.tflite.operator_options import read_options
-from edgetpu_driver.toolchain.compiled_file_names import (
+from edgetpu_driver.files.compiled_file_names import (
     COMPILED_SUFFIX,
     is_file,
     plain_stem,
     source_graph,
     source_graphs,
 )
+from edgetpu_driver.files.file_access import read_file
+from edgetpu_driver.tflite.checks.file_checks import read_model_file
+from edgetpu_driver.tflite.model_reader import ABSENT, Model, parse_model
+from edgetpu_driver.tflite.operator_options import read_options
 from edgetpu_driver.toolchain.graph_catalogue import named_graph, read_graph
 from edgetpu_driver.toolchain.retargeting.graph_retargeting import RetargetedModel, retarget
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from edgetpu_driver.weights.sidecar_files import requantised_graph
+from edgetpu_driver.files.file_access import read_file
 
 COMPILED_SUFFIX = "_edgetpu"
 """Suffix that edgetpu_compiler appends to the stem of the graph."""
 
 _SEGMENT = re.compile(r"_segment_(\d+)_of_(\d+)$")
 _COCOMPILED = re.compile(r"_cocompiled_with_.*$")
+_REQUANTISED = "_requantised"
 
 
 def plain_stem(path: Path) -> str:
@@ -46,6 +49,24 @@ def source_graphs(path: Path) -> tuple[Path, ...]:
 def source_graph(path: Path) -> Path | None:
     """The graph of a compiled model next to it; None if it is not there."""
     return requantised_graph(path) or next((each for each in source_graphs(path) if is_file(each)), None)
+
+
+def requantised_graph_path(compiled: Path) -> Path:
+    """The path of a retargeted file's graph if it differs from the requested one: x_requantised.tflite."""
+    return compiled.with_name(f"{compiled.stem.removesuffix('_edgetpu')}{_REQUANTISED}.tflite")
+
+
+def requantised_graph(compiled: Path) -> Path | None:
+    """The requantised graph next to a compiled file, if the sidecar says that it belongs to that file."""
+    path = requantised_graph_path(compiled)
+    try:
+        if not path.is_file():
+            return None
+        content = json.loads(read_file(compiled.with_suffix(".json")))
+        digest = hashlib.sha256(read_file(compiled)).hexdigest()
+    except (OSError, ValueError, RecursionError):
+        return None
+    return path if isinstance(content, dict) and content.get("sha256") == digest else None
 
 
 def whole_graph(paths: Sequence[Path]) -> Path | None:
