@@ -285,6 +285,26 @@ def test_each_model_is_listed_with_its_use(home: Path) -> None:
     assert dense.found == "matrix engine: its weights can be replaced at run time; runs on usb, virtual, cpu"
 
 
+@pytest.mark.parametrize("kind", ["directory", "pipe", "link"])
+def test_what_is_no_file_is_a_note_as_well(home: Path, kind: str) -> None:
+    path = home / "folder.tflite"
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("nowhere")
+    (found,) = models(home, "usb")
+    assert (found.subject, found.state) == ("model folder", State.NOTE)
+    assert "expected a file" in found.found
+
+
+def test_a_command_names_files_as_a_shell_takes_them(home: Path) -> None:
+    (home / "my model.tflite").write_bytes(b"404: Not Found")
+    (found,) = models(home, "usb")
+    assert found.remedy == f"rm '{home}/my model.tflite'"
+
+
 @pytest.mark.parametrize(
     ("compiler", "elsewhere"), [("/usr/bin/edgetpu_compiler", ""), (None, " --on USER@COMPUTER")]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from edgetpu_driver.cli.doctor.finding import Finding, fine, note
@@ -27,11 +28,14 @@ def models(directory: Path, backend: str) -> tuple[Finding, ...]:
 
 def _model(files: FilesOfModel, backend: str) -> Finding:
     subject = f"model {files.name}"
+    if not files.present:
+        found = "cannot be used: expected a file; there is a directory, a pipe or a broken link"
+        return note(subject, found, "put the model in its place, or remove it")
     try:
         contents = {path.name: read_model_file(path) for path in files.present}
         seen = examine(files, contents)
     except EdgeTpuError as error:
-        return note(subject, f"cannot be used: {error}", f"rm {' '.join(map(str, files.present))}")
+        return note(subject, f"cannot be used: {error}", f"rm {shlex.join(map(str, files.present))}")
     if backend in seen.backends:
         return fine(subject, f"{seen.use}; runs on {', '.join(seen.backends)}")
     where = ", ".join(seen.backends) or "nothing"
@@ -39,12 +43,12 @@ def _model(files: FilesOfModel, backend: str) -> Finding:
         return note(
             subject,
             f"{seen.use}; runs on {where}, not on {backend}, which needs its graph",
-            f"cp {files.name}.tflite {files.present[0].parent}",
+            shlex.join(["cp", f"{files.name}.tflite", str(files.present[0].parent)]),
         )
     # Without the compiler, the command packs the graph for the virtual stick only.
     elsewhere = "" if find_compiler() else " --on USER@COMPUTER"
     return note(
         subject,
         f"{seen.use}; runs on {where}, not on {backend}",
-        f"edgetpu models compile {files.graph}{elsewhere}",
+        f"edgetpu models compile {shlex.quote(str(files.graph))}{elsewhere}",
     )
