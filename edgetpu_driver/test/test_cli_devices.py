@@ -150,3 +150,17 @@ def test_a_real_stick_tests_its_computation_only_with_a_model(
     assert checks["registers"]["outcome"] == "passed"
     assert checks["results"]["outcome"] == "skipped"
     assert "--model x_edgetpu.tflite" in checks["results"]["detail"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("registers",), ("confirm", "--only", "registers", "--report", "r")],
+    ids=lambda each: each[0],
+)
+def test_a_stick_is_used_whether_the_home_of_the_suite_can_be_read_or_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    """As with the HOME of another user, which denies access."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROS_HOME", str(tmp_path / ("n" * 300)))  # an error for root too
+    assert main([*arguments, "--backend", "virtual"]) == 0

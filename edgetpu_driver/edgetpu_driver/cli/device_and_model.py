@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,9 +49,9 @@ def chosen(options: argparse.Namespace) -> Backend:
 
 
 def default_firmware() -> str:
-    """The firmware file in the directory of the suite; empty if missing."""
+    """The firmware file in the directory of the suite; empty if missing, or if the home cannot be read."""
     path = firmware_path()
-    return str(path) if path.is_file() else ""
+    return str(path) if os.path.isfile(path) else ""
 
 
 def parse(backend: Backend, paths: Sequence[Path]) -> ParsedPlan:

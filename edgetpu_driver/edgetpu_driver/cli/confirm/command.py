@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -78,9 +79,11 @@ def chosen_steps(first: str, only: str) -> Sequence[Step]:
 
 def _models(given: Path | None) -> list[Path]:
     """The compiled models of a directory, by default the driver's directory, which need not exist."""
-    if given is not None and not given.is_dir():
-        raise ModelNotFoundError(f"expected a directory with models; there is none at {given}")
     directory = given or default_model_dir()
+    if not os.path.isdir(directory):
+        if given is None:
+            return []
+        raise ModelNotFoundError(f"expected a directory with models; there is none at {given}")
     return [path for path in sorted(directory.glob("*.tflite")) if is_compiled(path)]
 
 

@@ -12,7 +12,7 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.whole_model.model_plan import EdgeTpuStep, ModelPlan
 from edgetpu_driver.engines.whole_model.pipeline_segments import plan_model
 from edgetpu_driver.errors import ModelFormatError, ModelNameError, ModelUnsupportedError
-from edgetpu_driver.files.compiled_file_names import COMPILED_SUFFIX, plain_stem
+from edgetpu_driver.files.compiled_file_names import COMPILED_SUFFIX, is_file, plain_stem
 from edgetpu_driver.toolchain.graph_catalogue import catalogue
 from edgetpu_driver.toolchain.graph_family import GraphFamily, build_graph
 from edgetpu_driver.toolchain.model_recognition import OTHER, Kind, parse_sidecar, recognise
@@ -32,7 +32,7 @@ class FilesOfModel:
         """The files of that name in a directory."""
         suffixes = (f"{COMPILED_SUFFIX}.tflite", ".tflite", f"{COMPILED_SUFFIX}.json")
         paths = [directory / f"{name}{suffix}" for suffix in suffixes]
-        return cls(name, *(path if path.is_file() else None for path in paths))
+        return cls(name, *(path if is_file(path) else None for path in paths))
 
     @property
     def present(self) -> tuple[Path, ...]:
