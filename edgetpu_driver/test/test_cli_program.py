@@ -219,3 +219,13 @@ def test_ctrl_c_resets_the_stick_and_a_second_one_does_not_prevent_that(
     assert main(["program", "run", str(program), "--backend", "virtual"]) == 130
     assert closing == [signal.SIG_IGN, "closed"]
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("command", ["run", "step"])
+def test_a_model_is_not_sent_as_a_program(
+    command: str, make_dense: Callable[[int], bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "small_edgetpu.tflite"
+    path.write_bytes(compile_dense(make_dense(1)).file)
+    code, error = error_of(capsys, command, path, "--backend", "virtual")
+    assert (code, error.startswith(f"{path} is a model; expected a program")) == (1, True)

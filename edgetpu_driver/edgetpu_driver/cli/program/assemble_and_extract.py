@@ -18,6 +18,7 @@ from edgetpu_driver.darwinn.instructions.program_frame import framed
 from edgetpu_driver.errors import InputError, ModelFormatError
 from edgetpu_driver.files.compiled_file_names import plain_stem
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
+from edgetpu_driver.tflite.file_tables import IDENTIFIER
 
 LARGEST_TEXT = 1 << 26
 """Maximum size of a text, bytes. A larger file is not a program and would only fill the memory."""
@@ -50,7 +51,14 @@ def extract(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa:
 
 def program_bytes(path: Path) -> bytes:
     """The bitstream in a file, or of the text in it. Raises ModelNotFoundError and ModelFormatError."""
-    return assembled(path) if path.suffix.lower() in _TEXTS else read_model_file(path)
+    if path.suffix.lower() in _TEXTS:
+        return assembled(path)
+    data = read_model_file(path)
+    if data[4:8] == IDENTIFIER:  # a chip would take it for instructions
+        raise ModelFormatError(
+            f"{path} is a model; expected a program, such as `edgetpu program extract` takes from a model"
+        )
+    return data
 
 
 def assembled(path: Path, frame: bool = False) -> bytes:
