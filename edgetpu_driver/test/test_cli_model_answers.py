@@ -14,6 +14,7 @@ from edgetpu_driver.errors import InputError
 from edgetpu_driver.tflite.model_reader import Tensor
 from edgetpu_driver.tflite.model_writer import OperatorRecord, write_model
 from edgetpu_driver.tflite.tensor import TensorSpec
+from testdata import ModelFolder
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT computes the results (pip install ai-edge-litert)")
 pytestmark = pytest.mark.usefixtures("graphs_in_this_process")
@@ -86,3 +87,27 @@ def test_a_file_whose_name_is_not_utf_8_is_imported(graph: Path, tmp_path: Path)
     graph.rename(source / name)
     assert main(["models", "import", str(source), "--output", str(target)]) == 0
     assert [path.name for path in target.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("info",),
+        ("run", "--backend", "virtual", "--input", "x.npy"),
+        ("selftest", "--backend", "virtual", "--model"),
+        ("models", "retarget", "new.tflite"),
+    ],
+    ids=lambda arguments: " ".join(arguments[:2]),
+)
+def test_a_damaged_graph_next_to_a_compiled_model_is_named(
+    golden: ModelFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    compiled, graph = tmp_path / "looming_64x64_3x3_edgetpu.tflite", tmp_path / "looming_64x64_3x3.tflite"
+    compiled.write_bytes(golden.model(compiled.name).read_bytes())
+    graph.write_bytes(b"404: Not Found")
+    files = [compiled]
+    if "retarget" in arguments:
+        arguments, files = arguments[:-1], [compiled, tmp_path / arguments[-1]]
+        files[1].write_bytes(golden.model(graph.name).read_bytes())
+    assert main([*arguments, *map(str, files)]) == 1
+    assert f"edgetpu: {graph}: model: expected the file identifier TFL3" in capsys.readouterr().err

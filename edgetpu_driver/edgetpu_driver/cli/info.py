@@ -29,6 +29,7 @@ from edgetpu_driver.engines.whole_model.work_shares import work_of
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.files.compiled_file_names import plain_stem, source_graph
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
+from edgetpu_driver.tflite.checks.source_graph_file import read_source_graph
 from edgetpu_driver.tflite.model_reader import Model, Subgraph, parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.toolchain.retargeting.compiled_sources import retargeting_remark
@@ -84,7 +85,7 @@ def _steps(plan: ModelPlan, paths: Sequence[Path]) -> list[dict[str, Any]]:
     """The engine and the multiplications of each step."""
     compiled = {step.segment for step in plan.edge_tpu_steps}
     graphs = [source_graph(path) if index in compiled else None for index, path in enumerate(paths)]
-    sources = [None if graph is None else read_model_file(graph) for graph in graphs]
+    sources = [None if graph is None else read_source_graph(graph) for graph in graphs]
     return [
         {
             "file": paths[step.segment].name,

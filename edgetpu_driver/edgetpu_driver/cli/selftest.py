@@ -18,6 +18,7 @@ from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.errors import DependencyMissingError, DeviceError, ModelNotFoundError
 from edgetpu_driver.files.compiled_file_names import is_compiled, source_graph, source_graphs
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
+from edgetpu_driver.tflite.checks.source_graph_file import read_source_graph
 from edgetpu_driver.usb.chip_bringup import SUPER_SPEED
 
 _EXIT_FAILED = 1
@@ -124,7 +125,7 @@ class _Model:
             raise ModelNotFoundError(
                 f"expected the graph {source_graphs(path)[0]} to compare results with; there is no such file"
             )
-        return read_model_file(source)
+        return read_source_graph(source)
 
     def compare(self, runs: int, progress: Progress) -> list[Check]:
         """Compare device and LiteRT on random inputs, and the device with itself on a repeated input."""

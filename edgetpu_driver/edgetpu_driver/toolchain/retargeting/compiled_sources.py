@@ -21,6 +21,7 @@ from edgetpu_driver.files.compiled_file_names import (
 )
 from edgetpu_driver.files.file_access import read_file
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
+from edgetpu_driver.tflite.checks.source_graph_file import read_source_graph
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, parse_model
 from edgetpu_driver.tflite.operator_options import read_options
 from edgetpu_driver.toolchain.graph_catalogue import named_graph, read_graph
@@ -57,7 +58,8 @@ def retarget_file(compiled: Path, name: str, graph: bytes) -> RetargetedFiles:
     if own is None:
         paths = ", nor ".join(str(each) for each in source_graphs(compiled))
         raise ModelNotFoundError(f"expected the graph of {compiled.name} next to it; there is no {paths}")
-    made = retarget(read_model_file(compiled), read_graph(own), graph, name)
+    source = read_source_graph(own) if is_file(own) else read_graph(own)
+    made = retarget(read_model_file(compiled), source, graph, name)
     return RetargetedFiles(made, compiled, _sidecar(compiled, name, made))
 
 
