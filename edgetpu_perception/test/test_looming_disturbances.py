@@ -299,3 +299,26 @@ def test_of_stripes_that_pass_by_nothing_is_claimed(
     results = watch(looming_engine, view, 3.0, noise)
     assert not any(result.approaching for result in results)
     assert sum(result.valid for result in results) <= 2
+
+
+def wall_with_joints(distance: float) -> NDArray[np.float32]:
+    """A wall whose middle, 100 px wide, shows joints in one direction only; it fills the view from 1.1 on."""
+    surface, middle = texture(7), slice(206, 306)
+    surface[middle, middle] = texture(4, grain=2.0)[200, middle, np.newaxis]
+    return sampled(surface, *(60 * distance * each for each in rays()))
+
+
+def test_a_wall_is_measured_until_contact_though_its_joints_have_one_direction(
+    looming_engine: CpuEngine,
+) -> None:
+    results = watch(looming_engine, lambda stamp: wall_with_joints(3.0 - stamp), 2.5)
+    close = [result for result in results if 3.0 - result.stamp < 1.0]
+    assert all(result.approaching for result in close)
+    errors = [abs(result.expansion_rate - 1 / (3.0 - result.stamp)) for result in close]
+    assert all(error < 3 * result.expansion_rate_sigma for error, result in zip(errors, close, strict=True))
+
+
+def test_joints_are_not_followed_after_the_expected_contact(looming_engine: CpuEngine) -> None:
+    """The camera stops 0.8 s before contact."""
+    results = watch(looming_engine, lambda stamp: wall_with_joints(max(3.0 - stamp, 0.8)), 4.0)
+    assert not any(result.valid for result in results if result.stamp > 3.1)

@@ -280,7 +280,8 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
             return LoomingResult(stamp, False, confidence, tau=tau, zones=energies)
         lead = tracker.rate_lead_of_others(surface)
         observed = surface.depth.observed_rate_sigma
-        sigma = math.hypot(observed, surface.focal_error, surface.deviation_sigma, lead, surface.jump_sigma)
+        errors = surface.focal_error, surface.deviation_sigma, surface.jump_sigma
+        sigma = math.hypot(observed, *errors, lead)
         ttc, ttc_sigma = contact_time(rate, sigma)
         # A surface whose slant is unknown may seem to approach; only `approaches` allows for that.
         certain = surface.approaches and rate >= APPROACH_SIGMAS * sigma

@@ -25,7 +25,7 @@ from edgetpu_perception.time_to_contact.homography_alignment import (
     Map,
     parameters_of,
 )
-from edgetpu_perception.time_to_contact.image_structure import shows_motion
+from edgetpu_perception.time_to_contact.image_structure import ImageStructure
 from edgetpu_perception.time_to_contact.independent_motion import MotionSearch
 from edgetpu_perception.time_to_contact.noise_and_exposure import Exposure, NoiseLevel
 from edgetpu_perception.time_to_contact.relative_depth_filter import RelativeDepth, lasting_error_of
@@ -108,6 +108,7 @@ class SurfaceTracker:
         self.unexplained = 0.0
         self._misled = False
         """Whether the motion has changed in a gap before the last image."""
+        self._structure = ImageStructure()
         self._next_trial = 4
         self._exposure = Exposure()
         self._jitter = StampJitter()
@@ -121,7 +122,8 @@ class SurfaceTracker:
         columns], grey levels; `energy`: sum of the squares of both slopes; `stamp`: s.
         """
         noise = self._slope_variance if self._noise.known else 0.0
-        if not shows_motion(slope_x, slope_y, energy, noise):
+        main = self.surfaces[0] if self.surfaces else None
+        if not self._structure.shows_motion(slope_x, slope_y, energy, noise, stamp, main):
             self.restart()
             return None
         if not self.surfaces:
@@ -228,7 +230,7 @@ class SurfaceTracker:
             variance = float(alignment.covariance[2, 2])
         if surface.misaligned:
             return
-        variance += 2 * surface.rate**2 * self._jitter.variance
+        variance += 2 * surface.rate**2 * self._jitter.variance + self._structure.depth_variance
         surface.depth.predict(seconds)
         # Shortly after a keyframe the errors of all images come from the unknown slant.
         surface.depth.update(surface.log_depth, variance, judged=self._age > MIN_AGE_S)
@@ -284,12 +286,10 @@ class SurfaceTracker:
         if len(each) == 1 or not self.surfaces[1].established:
             return first
         main, other = self.surfaces
-        mine = main.membership >= other.membership
-        squares, around = (
-            np.where(mine, *pair)
-            for pair in ((first.squares, each[1].squares), (first.around, each[1].around))
-        )
-        return Explained(squares, around, first.inside & each[1].inside)
+        mine, second = main.membership >= other.membership, each[1]
+        squares = np.where(mine, first.squares, second.squares)
+        around = np.where(mine, first.around, second.around)
+        return Explained(squares, around, first.inside & second.inside)
 
     def _try_second(self, alignment: Alignment, certainty: Map) -> None:
         main = self.surfaces[0]

@@ -72,7 +72,10 @@ Rows: looming, plane, inside one sigma.
 SLOPE_ROUNDING_VARIANCE = 1 / 12
 """Variance of a slope due to rounding to whole grey levels. Derived: that of a uniform distribution."""
 
-MAIN_PRECISION = precision_of(0.15, 0.15, 0.05, 0.05, 0.03, 0.03, 0.1, 0.1)
+STRETCH_SIGMA = 0.03
+"""Standard deviation of stretch and shear of the main surface since the keyframe. Rows: as MAIN_PRECISION."""
+
+MAIN_PRECISION = precision_of(0.15, 0.15, 0.05, 0.05, STRETCH_SIGMA, STRETCH_SIGMA, 0.1, 0.1)
 """Precision of the expectation of the main surface's warp, from standard deviations of its parameters.
 
 Rows: looming, plane, up to 10 deg/s of rotation, median error of TTC.
