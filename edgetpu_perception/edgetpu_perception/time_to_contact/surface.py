@@ -68,6 +68,32 @@ Rows: looming, plane, TTC 0.5-1 s, 128 px.
 _IDENTITY = np.eye(3)
 
 
+class LastingRateError:
+    """Error of the rate due to an error of the depth that is the same in all images of a keyframe.
+
+    Shortly after a keyframe such an error of the new depths would mean a large one of the rate. Yet the rate
+    is still that of the last keyframe then, of which the new one takes over as it gets as old.
+    """
+
+    def __init__(self) -> None:
+        self.sigma = 0.0
+        """Standard deviation of the rate, 1/s."""
+        self._before = 0.0
+        """That at the end of the last keyframe, 1/s."""
+        self._age = self._age_before = 0.0
+        """Ages of the keyframe, and of the last one at its end, s."""
+
+    def measure(self, depth_sigma: float, age: float) -> None:
+        """Take the standard deviation of the depth's logarithm in an image; `age`: of the keyframe, s."""
+        share = min(age / self._age_before, 1.0) if self._age_before else 1.0
+        self.sigma = math.hypot((1.0 - share) * self._before, share * depth_sigma / max(age, MIN_AGE_S))
+        self._age = age
+
+    def start_keyframe(self, *, known: bool) -> None:
+        """Make the present image the keyframe; `known`: whether the rate is far larger than its error."""
+        self._before, self._age_before = self.sigma, self._age if known else 0.0
+
+
 @dataclass
 class Surface:
     """State of one surface."""
@@ -84,8 +110,8 @@ class Surface:
     plane: PlaneDistance = field(default_factory=PlaneDistance)
     log_depth: float = 0.0
     """Logarithm of the depth over that at the keyframe, as measured last."""
-    slant_error: float = 0.0
-    """Standard deviation of the rate, 1/s, due to unknown directions of the plane and of the motion."""
+    slant: LastingRateError = field(default_factory=LastingRateError)
+    """Error of the rate due to unknown directions of the plane and of the motion."""
     unknown_focal_length: UnknownFocalLength = field(default_factory=UnknownFocalLength)
     focal_error: float = 0.0
     """Standard deviation of the rate, 1/s, due to an unknown focal length, which makes a turn of the camera
@@ -133,7 +159,7 @@ class Surface:
     @property
     def rate_sigma(self) -> float:
         """One standard deviation of the rate, 1/s."""
-        return math.hypot(self.depth.rate_sigma, self.slant_error)
+        return math.hypot(self.depth.rate_sigma, self.slant.sigma)
 
     @property
     def jump_sigma(self) -> float:
@@ -245,7 +271,7 @@ class Surface:
         self.log_depth = distance.log
         by_focal_length = 0.0 if calibrated else self.unknown_focal_length.error_of(distance, *found)
         if age > MIN_AGE_S or self.frames < 2:
-            self.slant_error = distance.lasting_sigma / max(age, MIN_AGE_S)
+            self.slant.measure(distance.lasting_sigma, age)
             self.focal_error = by_focal_length / max(age, MIN_AGE_S)
         return distance.variance
 
@@ -253,6 +279,7 @@ class Surface:
         """Make the present image the keyframe."""
         self.warp = np.eye(3)
         self.log_depth = 0.0
+        self.slant.start_keyframe(known=abs(self.rate) >= APPROACH_SIGMAS * self.depth.rate_sigma)
         self.depth.start_keyframe()
         self.plane.start_keyframe(self.overlap)
         self.unknown_focal_length.start_keyframe(self.overlap)
