@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +14,12 @@ pytest.importorskip("rclpy", reason="needs ROS 2")
 from rcl_interfaces.srv import GetParameters
 from rclpy.executors import SingleThreadedExecutor
 
-from edgetpu_driver.node_kit.middleware.fast_dds_memory.lost_ports import renew_lost_ports
+from edgetpu_driver.node_kit.middleware.fast_dds_memory import lost_ports
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.lost_ports import (
+    MOST_SPARED,
+    PortWatch,
+    renew_lost_ports,
+)
 from testdata.running_nodes.killed_nodes import kill_while_it_takes_a_message
 from testdata.running_nodes.port_files import (
     DEAD,
@@ -195,8 +201,66 @@ class TestAMessage:
         assert message.counts == (3, 0)
 
 
+class TestAWatch:
+    """It looks for lost ports after files were made or deleted."""
+
+    def test_looks_twice_after_a_change_and_now_and_then_without_one(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looks: list[int] = []
+        monkeypatch.setattr(lost_ports, "renew_lost_ports", lambda _: not looks.append(len(looks)))
+        watch = PortWatch(tmp_path)
+
+        def looks_of(rounds: int) -> int:
+            before = len(looks)
+            for _ in range(rounds):
+                watch.look()
+            return len(looks) - before
+
+        assert looks_of(MOST_SPARED) == 2
+        os.utime(tmp_path, ns=(0, 0))  # as a file does that is made or deleted
+        assert looks_of(MOST_SPARED) == 2
+        assert looks_of(3 * (MOST_SPARED + 1)) == 3
+
+    def test_finds_a_port_that_was_replaced_while_it_spared_looks(self, tmp_path: Path) -> None:
+        port = PortFiles(tmp_path)
+        with port.received(), port.mapped() as memory:
+            os.utime(tmp_path, ns=(0, 0))
+            watch = PortWatch(tmp_path)
+            for _ in range(3):
+                watch.look()
+            assert port.flags_in(memory) == OK
+            port.replace_port()
+            watch.look()
+            assert port.flags_in(memory) == DEAD
+
+    def test_finds_a_port_that_was_replaced_at_the_time_of_an_earlier_change(self, tmp_path: Path) -> None:
+        port = PortFiles(tmp_path)
+        with port.received(), port.mapped() as memory:
+            watch = PortWatch(tmp_path)
+            os.utime(tmp_path, ns=(0, 0))
+            watch.look()
+            port.replace_port()
+            os.utime(tmp_path, ns=(0, 0))
+            watch.look()
+            assert port.flags_in(memory) == DEAD
+
+    def test_looks_until_the_listener_of_a_lost_port_has_read(self, tmp_path: Path) -> None:
+        port = PortFiles(tmp_path, listener=USED | READS)
+        with port.received(), port.mapped() as memory:
+            port.replace_port()
+            watch = PortWatch(tmp_path)
+            for _ in range(3):
+                watch.look()
+            assert port.flags_in(memory) == OK
+            port.stop_reading_in(memory)
+            watch.look()
+            assert port.flags_in(memory) == DEAD
+
+
 def test_where_there_is_no_shared_memory_nothing_happens(tmp_path: Path) -> None:
     renew_lost_ports(tmp_path / "shm")
+    PortWatch(tmp_path / "shm").look()
 
 
 def test_a_process_that_cannot_read_proc_goes_on(tmp_path: Path) -> None:

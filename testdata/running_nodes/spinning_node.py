@@ -11,7 +11,7 @@ from rclpy.client import Client
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
-from edgetpu_driver.node_kit.middleware.fast_dds_memory.lost_ports import LOOK_PERIOD, renew_lost_ports
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.lost_ports import LOOK_PERIOD, PortWatch
 from edgetpu_driver.node_kit.process.periodic import Periodic
 from testdata.timeouts import PATIENCE
 
@@ -26,7 +26,7 @@ def spin_until(
     As in nodes, ports of this process that another process has replaced are renewed in the meantime.
     """
     end = time.monotonic() + seconds
-    ports = Periodic(LOOK_PERIOD, renew_lost_ports)
+    ports = Periodic(LOOK_PERIOD, PortWatch().look)
     while not condition():
         assert time.monotonic() < end, "the condition did not come true"
         ports.run_when_due()

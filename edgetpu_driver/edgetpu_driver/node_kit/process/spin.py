@@ -29,7 +29,7 @@ from edgetpu_driver.node_kit.middleware.fast_dds_memory.free_space import shorta
 from edgetpu_driver.node_kit.middleware.fast_dds_memory.killed_processes import (
     clean_up_after_killed_processes,
 )
-from edgetpu_driver.node_kit.middleware.fast_dds_memory.lost_ports import LOOK_PERIOD, renew_lost_ports
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.lost_ports import LOOK_PERIOD, PortWatch
 from edgetpu_driver.node_kit.printable_text import one_line
 from edgetpu_driver.node_kit.process.periodic import Periodic
 from edgetpu_driver.node_kit.process.process_end import (
@@ -117,7 +117,7 @@ def _start(make_nodes: Callable[[], Sequence[Node]], nodes: list[Node], reported
 def _spin(executor: Executor, stop: _StopSignal) -> None:
     """Run callbacks until a stop signal, and between them the periodic actions of a process."""
     settle_memory()
-    repeated = Periodic(RELEASE_PERIOD, release_unused_memory), Periodic(LOOK_PERIOD, renew_lost_ports)
+    repeated = Periodic(RELEASE_PERIOD, release_unused_memory), Periodic(LOOK_PERIOD, PortWatch().look)
     while not stop.requested:
         executor.spin_once()
         for each in repeated:

@@ -34,8 +34,12 @@ from edgetpu_driver.node_kit.middleware.fast_dds_memory.fast_dds_port import (
 )
 
 LOOK_PERIOD = 1.0
-"""Seconds between two checks. Derived: a check takes about 1 ms, and the clients of the driver wait 2 s for
-an answer."""
+"""Seconds between two checks. Derived: a check takes 1 to 3 ms, and the clients of the driver wait 2 s for an
+answer."""
+
+MOST_SPARED = 9
+"""Successive checks that are spared at most while no file is made or deleted. Derived: a tenth of the time of
+all checks is little enough to make them as a precaution."""
 
 _PORT_LOCK = re.compile(r"(fast(?:rtps|dds)_port\d+)_el(?: \(deleted\))?")
 """The file that the receiver of a port keeps locked."""
@@ -43,19 +47,52 @@ _MAPPED_PORT = re.compile(r"(\w+)-(\w+) \S+ \S+ \S+ (\d+) +(/.*/fast\w+_port\d+)
 """A line of /proc/PID/maps: start and end, inode, and path."""
 
 
-def renew_lost_ports(directory: Path = SHARED_MEMORY, process: Path = Path("/proc/self")) -> None:
-    """Mark the ports of this process that were replaced as dead.
+class PortWatch:
+    """Renews the lost ports of this process, and looks for them only where there can be any.
+
+    No port is lost unless a file was made or deleted, which changes the time of the directory. After such a
+    change it looks twice: at the first time, another file may have been deleted within the resolution of
+    that time, or a thread may be about to map a port that was just deleted.
+    """
+
+    def __init__(self, directory: Path = SHARED_MEMORY) -> None:
+        self._directory = directory
+        self._changed = -1
+        """When the directory had last changed at the last check, ns."""
+        self._settled = False
+        """Whether nothing was lost then, and the directory had not changed since the check before."""
+        self._spared = 0
+
+    def look(self) -> None:
+        """Do what `renew_lost_ports` does, if a port may be lost."""
+        try:
+            changed = self._directory.stat().st_mtime_ns
+        except OSError:
+            return
+        unchanged, self._changed = changed == self._changed, changed
+        if unchanged and self._settled and self._spared < MOST_SPARED:
+            self._spared += 1
+            return
+        self._spared = 0
+        self._settled = renew_lost_ports(self._directory) and unchanged
+
+
+def renew_lost_ports(directory: Path = SHARED_MEMORY, process: Path = Path("/proc/self")) -> bool:
+    """Mark the ports of this process that were replaced as dead; return whether there is certainly none.
 
     Its listeners make new ones within 0.4 s, as they check the mark that often; it sends to the present ones
     from its next message on. What was sent to the old ports is lost; reliable writers send it again. Ports
     with an unknown layout are not changed, nor is any port if /proc cannot be read.
     """
-    with contextlib.suppress(OSError):
+    try:
         lost = [mapping for mapping in mapped_ports(directory, process) if mapping.is_lost]
         segments = set(_locked(SEGMENT_LOCK, directory, process)) if lost else set()
-        for mapping in lost:
-            with contextlib.suppress(OSError, ValueError):
-                _invalidate(mapping, process, segments)
+    except OSError:
+        return False
+    for mapping in lost:
+        with contextlib.suppress(OSError, ValueError):
+            _invalidate(mapping, process, segments)
+    return not lost
 
 
 @dataclass(frozen=True)
