@@ -25,6 +25,10 @@ TAIL_RANGE = (1.2, 1.6)
 noise, from the second on some parts have another motion. About 1.1 if the camera only turns, 2 if a person
 carries it. Rows: the same."""
 
+FEW_USED = 0.25
+"""Share of residuals that are used, up to which all of them are sorted. Derived: where most are 0, NumPy's
+partition of 1352 takes 68 us with AVX-512 and 12 with AVX2, its sort 4 and 2."""
+
 
 @dataclass(frozen=True)
 class QuietResiduals:
@@ -97,6 +101,9 @@ def _noise_and_spread(
         return 0.0, 0.0
     # Those that are not used come first.
     index = size.size - count + int(quiet.share * count)
-    size.partition(index)
+    if count <= FEW_USED * size.size:
+        size.sort()
+    else:
+        size.partition(index)
     noise = min(float(size[index]) / quiet.deviation, most_noise)
     return noise, math.sqrt(float(size.dot(size)) / count)
