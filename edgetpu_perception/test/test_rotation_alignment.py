@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import cv2
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from edgetpu_perception.algorithm import ImageInput
 from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.visual_compass.alignment_records import View
 from edgetpu_perception.visual_compass.compass_features import compass_features
+from edgetpu_perception.visual_compass.moving_objects.point_agreement import MIN_STANDING_SHARE
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import to_matrix, to_vector
 from testdata.pictures.turning_camera import CAMERA, IMAGE, World
@@ -68,6 +71,26 @@ def test_blocks_that_a_video_codec_repeats_are_no_reason_to_leave_the_others_out
     assert found.converged
     # Half of the blocks have moved.
     assert np.degrees(to_vector(found.rotation)) == pytest.approx((0, 0.01, 0), abs=0.008)
+
+
+@pytest.mark.parametrize(("columns", "stand"), [(20, 0.75), (45, MIN_STANDING_SHARE)])
+def test_points_that_move_are_left_out_of_a_key_while_enough_stand(columns: int, stand: float) -> None:
+    random, engine = np.random.default_rng(2), CpuEngine(features.build())
+    image, other = (cv2.GaussianBlur(random.uniform(0, 255, (64, 64)), (0, 0), 2.0) for _ in range(2))
+    changed = np.where(np.arange(64) < columns, other, image)
+    reader = compass_features(ImageInput.of(engine.inputs), engine.outputs)
+    aligner = RotationAligner(CAMERA, 64, 64, reader.grid)
+    before, after = (
+        View(reader.read(engine.run({"image": each.astype(np.uint8)[np.newaxis, :, :, np.newaxis]})))
+        for each in (image, changed)
+    )
+    found = aligner.unturned(aligner.align(aligner.key(before), before, np.eye(3)), after)
+    quiet = dataclasses.replace(found.agreement, noise=SLIGHT_NOISE)
+    key = aligner.key(after, dataclasses.replace(found, following=0.3, agreement=quiet))
+    assert key.standing is not None
+    right = aligner.points.rays[0] > np.sort(aligner.points.rays[0])[-len(aligner.points.index) // 6]
+    assert key.standing[right].all()
+    assert key.standing.mean() == pytest.approx(stand, abs=0.05)
 
 
 def transmitted(last: IMAGE, image: IMAGE) -> IMAGE:

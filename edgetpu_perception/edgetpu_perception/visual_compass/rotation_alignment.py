@@ -155,10 +155,12 @@ class RotationAligner:
         share = (moving / (texture + np.float32(2e-3))).ravel()
         cell = np.rint(self._projection.cells(known.rotation.T, self.points.rays))
         moves = share.take(self._strides.dot(cell).astype(np.intp), mode="clip") * self._inside(cell)
+        standing = moves <= MOVING_SHARE
         last = int(MIN_STANDING_SHARE * (len(moves) - 1))
-        limit = max(MOVING_SHARE, float(np.partition(moves, last)[last]))
-        standing: Floats = (moves <= limit).astype(np.float32)
-        return standing
+        if np.count_nonzero(standing) <= last:
+            standing = moves <= np.partition(moves, last)[last]
+        used: Floats = standing.astype(np.float32)
+        return used
 
     def not_following(self, found: Alignment) -> Floats:
         """1 at points of a key around which texture does not follow an alignment, else 0: [points]."""
