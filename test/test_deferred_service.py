@@ -16,6 +16,7 @@ from rclpy.executors import SingleThreadedExecutor  # noqa: E402
 from std_srvs.srv import Trigger  # noqa: E402
 
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service  # noqa: E402
+from edgetpu_driver.node_kit.executor import executor_calls as executor_calls_module  # noqa: E402
 from edgetpu_driver.node_kit.executor.executor import StaticSingleThreadedExecutor  # noqa: E402
 from edgetpu_driver.node_kit.executor.executor_calls import executor_calls  # noqa: E402
 from testdata.running_nodes.spinning_node import SpinningNode  # noqa: E402
@@ -162,11 +163,41 @@ class TestCallsWhileTheExecutorIsAwake:
 
     def test_one_added_after_the_executor_has_looked_wakes_it(self, bench: Bench) -> None:
         calls, ran = executor_calls(bench.node), []
-        calls.awake = True
+        calls.awake = threading.Event()
         calls.add(lambda: ran.append("late"))
         calls.fall_asleep()
         bench.spin_until(lambda: bool(ran))
         assert ran == ["late"]
+
+    def test_one_that_is_due_soon_is_made_in_the_same_round(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(executor_calls_module, "SOON", PATIENCE)
+        spinning = SpinningNode(StaticSingleThreadedExecutor)
+        calls, ran = executor_calls(spinning.node), []
+        calls.expect()
+        calls.add(lambda: ran.append("first"))
+        spinning.spin_until(lambda: bool(ran))
+
+        def ask() -> None:
+            calls.expect()
+            threading.Timer(0.05, calls.add, [lambda: ran.append("answer")]).start()
+
+        calls.add(ask)
+        while not calls.due and len(ran) == 1:
+            spinning.executor.spin_once(PATIENCE)
+        assert ran == ["first", "answer"]
+        spinning.close()
+
+    def test_one_is_not_due_soon_if_the_last_one_took_longer(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        calls = executor_calls(bench.node)
+        for soon, is_due in ((PATIENCE, True), (-1.0, False), (PATIENCE, True)):
+            monkeypatch.setattr(executor_calls_module, "SOON", soon)
+            calls.expect()
+            calls.add(lambda: None)
+            assert not calls.due
+            calls.expect()
+            assert bool(calls.due) == is_due
 
     def test_calls_that_add_calls_for_ever_leave_other_callbacks_their_turn(self) -> None:
         spinning = SpinningNode(StaticSingleThreadedExecutor)

@@ -197,6 +197,7 @@ class DirectTransport:
         """Submit a request; the executor calls `finish` with the answer, unless it is cancelled."""
         self._number += 1
         number = self._number
+        self._calls.expect()
 
         def run(outcome: Any) -> None:
             if number == self._number:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -58,6 +59,7 @@ class WaitSet:
             for each in calls_of(nodes)
             if each.guard.handle.pointer in held
         }
+        self._called = threading.Event()
         subscriptions = self._hold(nodes, "subscriptions", _take_message)
         timers = self._hold(nodes, "timers", _call_timer)
         clients = self._hold(nodes, "clients", _take_response)
@@ -93,7 +95,7 @@ class WaitSet:
     def awake(self) -> Iterator[Iterator[Work | None]]:
         """A round in which the executor need not be woken for calls; yields the work that makes the calls."""
         for each in self._calls:
-            each.awake = True
+            each.awake = self._called
         try:
             yield self._calls_waiting()
         finally:
@@ -101,12 +103,21 @@ class WaitSet:
                 each.fall_asleep()
 
     def _calls_waiting(self) -> Iterator[Work | None]:
+        self._await_call()
         for _ in range(_MOST_AT_ONCE):  # calls may add calls
             waiting = [each for each in self._calls if each]
             if not waiting:
                 return
             for each in waiting:
                 yield self._calls[each]
+
+    def _await_call(self) -> None:
+        """Wait for a call that is due soon, unless one waits: that takes less time than a round."""
+        self._called.clear()
+        if not any(self._calls):
+            left = max((each.due for each in self._calls), default=0.0) - time.monotonic()
+            if left > 0.0:
+                self._called.wait(left)
 
     def close(self) -> None:
         """Allow the entities to be destroyed."""
