@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.errors import CompilerError
+from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.toolchain.edgetpu_compiler import compile_graphs
 from testdata.devices.fake_compiler import MAPPED, UNMAPPED, MakeCompiler, answer
 
@@ -98,6 +100,33 @@ def test_a_file_that_cannot_be_written_affects_only_its_own_model(
     failed, fine = value["models"]
     assert (code, failed["error"]) == (1, f"{obstacle}: Is a directory")
     assert fine["written"]
+
+
+@pytest.mark.parametrize("with_compiler", [False, True])
+def test_a_file_that_cannot_be_replaced_keeps_its_sidecar(
+    dense_graphs: Path,
+    make_compiler: MakeCompiler,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    with_compiler: bool,
+) -> None:
+    graph, made = dense_graphs / "dense_64.tflite", dense_graphs / "dense_64_edgetpu.tflite"
+    assert answer(capsys, graph)[0] == 0
+    sidecar = made.with_suffix(".json").read_bytes()
+    if with_compiler:
+        make_compiler()
+    else:
+        (dense_graphs / "dense_128.tflite").replace(graph)
+
+    def full(path: Path, data: bytes) -> bool:
+        if path == made:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return write_file(path, data)
+
+    monkeypatch.setattr("edgetpu_driver.cli.models.models_compile.write_file", full)
+    code, value = answer(capsys, graph)
+    assert (code, value["models"][0]["error"]) == (1, f"{made}: No space left on device")
+    assert made.with_suffix(".json").read_bytes() == sidecar
 
 
 @pytest.mark.parametrize("others", [[], ["dense_64.tflite"]])

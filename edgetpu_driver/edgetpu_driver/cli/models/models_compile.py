@@ -251,13 +251,16 @@ def _write(
     log: Path | None = None,
     sidecar: bytes | None = None,
 ) -> _Row:
-    """Install the compiled model and its graph, which the virtual stick needs, in one directory."""
+    """Install the compiled model, its graph, which the virtual stick needs, and its log and sidecar, if any.
+
+    All in one directory.
+    """
     destination = _destination(graph, output)
+    written = write_file(destination, compiled)  # first: if that fails, the earlier file keeps its sidecar
     if sidecar is not None:
         write_file(destination.with_suffix(".json"), sidecar)
     else:
         _remove_own_sidecar(destination.with_suffix(".json"))
-    written = write_file(destination, compiled)
     if log is not None:
         write_file(destination.with_suffix(".log"), log.read_bytes())
     write_file(destination.with_name(graph.name), source)
