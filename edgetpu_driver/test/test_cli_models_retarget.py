@@ -1,12 +1,15 @@
-"""Which compiled files `edgetpu models retarget` replaces."""
+"""Which compiled files `edgetpu models retarget` and, without a compiler, `models compile` replace."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 
 import pytest
 
 from edgetpu_driver.cli.main import main
+from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel
 from testdata import GOLDEN
 
 
@@ -54,3 +57,39 @@ def test_a_file_that_was_retargeted_is_replaced(folder: Path) -> None:
     (folder / "color_blue_64x64.tflite").write_bytes(golden("color_red_64x64"))
     assert retarget(folder) == 0
     assert made.read_bytes() != before
+
+
+@pytest.mark.usefixtures("no_other_compiler")
+def test_a_file_that_was_retargeted_is_replaced_by_a_packed_one(folder: Path) -> None:
+    assert retarget(folder) == 0
+    assert main(["models", "compile", str(folder / "color_blue_64x64.tflite")]) == 0
+    made = folder / "color_blue_64x64_edgetpu.tflite"
+    assert CompiledModel.load(made).compiler == VIRTUAL_COMPILER
+    assert not made.with_suffix(".json").exists()
+
+
+@pytest.mark.usefixtures("no_other_compiler")
+@pytest.mark.parametrize("sidecar", ["no JSON", "[]", '{"retargeted_from": "other"}', "of its content"])
+def test_only_the_sidecar_of_a_retargeted_file_lets_it_be_replaced(
+    folder: Path, capsys: pytest.CaptureFixture[str], sidecar: str
+) -> None:
+    made, compiled = folder / "color_blue_64x64_edgetpu.tflite", golden("color_blue_64x64_edgetpu")
+    made.write_bytes(compiled)
+    if sidecar == "of its content":  # of a user
+        sidecar = json.dumps({"sha256": hashlib.sha256(compiled).hexdigest()})
+    made.with_suffix(".json").write_text(sidecar)
+    kept = f"{made} was made by edgetpu_compiler and is not overwritten"
+    assert retarget(folder) == 1
+    assert kept in capsys.readouterr().err
+    assert main(["models", "compile", str(folder / "color_blue_64x64.tflite")]) == 1
+    assert kept in capsys.readouterr().out
+    assert made.read_bytes() == compiled
+    assert made.with_suffix(".json").read_text() == sidecar
+
+
+def test_a_damaged_file_is_kept_and_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = folder / "color_blue_64x64_edgetpu.tflite"
+    made.write_bytes(b"damaged")
+    assert retarget(folder) == 1
+    assert f"{made}: " in capsys.readouterr().err
+    assert made.read_bytes() == b"damaged"

@@ -1,4 +1,4 @@
-"""Models in a folder: groups their files and determines each model's kind and backends."""
+"""Models in a folder: groups their files, determines their kind and backends, protects the compiler's."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from pathlib import Path
 
 from edgetpu_driver.backends.factory import BACKENDS
 from edgetpu_driver.backends.usable_backends import usable_backends
-from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.cli.device_and_model import compiled_parts
+from edgetpu_driver.compiled_model import OWN_COMPILERS, CompiledModel
 from edgetpu_driver.engines.whole_model.model_plan import EdgeTpuStep, ModelPlan
 from edgetpu_driver.engines.whole_model.pipeline_segments import plan_model
 from edgetpu_driver.errors import ModelFormatError, ModelNameError, ModelUnsupportedError
 from edgetpu_driver.files.compiled_file_names import COMPILED_SUFFIX, is_file, plain_stem
+from edgetpu_driver.tflite.checks.file_checks import read_model_file
+from edgetpu_driver.toolchain.edgetpu_compiler import PROGRAM
 from edgetpu_driver.toolchain.graph_catalogue import catalogue
 from edgetpu_driver.toolchain.graph_family import GraphFamily, build_graph
 from edgetpu_driver.toolchain.model_recognition import OTHER, Kind, parse_sidecar, recognise
+from edgetpu_driver.toolchain.retargeting.compiled_sources import retargeting_remark
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,20 @@ class Examination:
     """The backends that can run it."""
     cpu_operators: tuple[str, ...]
     """Names of the operators that do not run on the Edge TPU, in order."""
+
+
+def keep_others(path: Path) -> None:
+    """Refuse to replace a compiled file that exists, unless it was generated, packed or retargeted here.
+
+    Raises ModelUnsupportedError, and what `read_model_file` and `compiled_parts` raise.
+    """
+    if not is_file(path):
+        return
+    data = read_model_file(path)
+    if compiled_parts(path, data)[0].compiler not in OWN_COMPILERS and not retargeting_remark(path, data):
+        raise ModelUnsupportedError(
+            f"{path} was made by {PROGRAM} and is not overwritten; give --output to write elsewhere"
+        )
 
 
 def models_in(directory: Path) -> list[FilesOfModel]:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.backends.virtual import pack_for_virtual_stick
+from edgetpu_driver.cli.models.model_folder import keep_others
 from edgetpu_driver.cli.models.models_build import write_standard_graphs
 from edgetpu_driver.cli.terminal import Answer, Progress
-from edgetpu_driver.compiled_model import DENSE_COMPILER, OWN_COMPILERS, VIRTUAL_COMPILER, CompiledModel
+from edgetpu_driver.compiled_model import DENSE_COMPILER, VIRTUAL_COMPILER, CompiledModel
 from edgetpu_driver.errors import (
     CompilerError,
     EdgeTpuError,
@@ -181,7 +182,7 @@ def _made_here(path: Path, sources: Mapping[str, bytes], together: bool, output:
 def _written_here(path: Path, sources: Mapping[str, bytes], together: bool, output: Path | None) -> _Row:
     source = sources[path.stem]
     more: _Row = {}
-    _keep_compiled(_destination(path, output))
+    keep_others(_destination(path, output))
     written, reason = (None, "") if together else _written(source, path.stem)
     if written is not None:
         file, sidecar = written.file, written.sidecar
@@ -207,14 +208,6 @@ def _written(source: bytes, name: str) -> tuple[WrittenModel | None, str]:
         return compile_dense(source, name), ""
     except ModelUnsupportedError as error:
         return None, str(error)
-
-
-def _keep_compiled(path: Path) -> None:
-    """Refuse to replace a model of the vendor's compiler."""
-    if path.is_file() and CompiledModel.load_parts(path)[0].compiler not in OWN_COMPILERS:
-        raise ModelUnsupportedError(
-            f"{path} was made by {PROGRAM} and is not overwritten; give --output to write elsewhere"
-        )
 
 
 def _destination(graph: Path, output: Path | None) -> Path:

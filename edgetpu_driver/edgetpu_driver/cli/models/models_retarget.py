@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.cli.device_and_model import compiled_parts
+from edgetpu_driver.cli.models.model_folder import keep_others
 from edgetpu_driver.cli.terminal import Answer, Progress
-from edgetpu_driver.compiled_model import OWN_COMPILERS, CompiledModel
-from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
-from edgetpu_driver.files.compiled_file_names import COMPILED_SUFFIX, requantised_graph_path
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.errors import ModelFormatError
+from edgetpu_driver.files.compiled_file_names import COMPILED_SUFFIX, is_file, requantised_graph_path
 from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import parse_model
-from edgetpu_driver.toolchain.edgetpu_compiler import PROGRAM
-from edgetpu_driver.toolchain.model_recognition import parse_sidecar
-from edgetpu_driver.toolchain.retargeting.compiled_sources import (
-    RETARGETED_FROM,
-    RetargetedFiles,
-    retarget_file,
-)
+from edgetpu_driver.toolchain.retargeting.compiled_sources import RetargetedFiles, retarget_file
 
 _MOST_LAYERS = 8
 """Maximum number of layers listed by name."""
@@ -66,32 +60,15 @@ def _write(made: RetargetedFiles, directory: Path, graph: Path, source: bytes) -
     path = directory / f"{graph.stem}{COMPILED_SUFFIX}.tflite"
     token = CompiledModel.parse_parts(made.model.file)[0].parameter_caching_token
     value: dict[str, Any] = {"compiled": path, "caching_token": f"{token:#018x}", "requantised_graph": None}
-    if path.is_file() and read_model_file(path) == made.model.file:
+    if is_file(path) and read_model_file(path) == made.model.file:
         return value | {"written": False}
-    _keep_others(path)
+    keep_others(path)
     write_file(directory / graph.name, source)
     if made.model.requantised:
         value["requantised_graph"] = requantised_graph_path(path)
         write_file(requantised_graph_path(path), made.model.graph)
     write_file(path.with_suffix(".json"), made.sidecar)
     return value | {"written": write_file(path, made.model.file)}
-
-
-def _keep_others(path: Path) -> None:
-    """Refuse to replace a compiled file that was not made here."""
-    if path.is_file() and not _is_made_here(path):
-        raise ModelUnsupportedError(
-            f"{path} was made by {PROGRAM} and is not overwritten; give --output to write elsewhere"
-        )
-
-
-def _is_made_here(path: Path) -> bool:
-    """Whether a compiled file was retargeted, generated or packed, and not replaced by another since then."""
-    data, sidecar = read_model_file(path), path.with_suffix(".json")
-    if compiled_parts(path, data)[0].compiler in OWN_COMPILERS:
-        return True
-    content = parse_sidecar(sidecar.read_bytes()) if sidecar.is_file() else {}
-    return RETARGETED_FROM in content and content.get("sha256") == hashlib.sha256(data).hexdigest()
 
 
 def _text(value: Mapping[str, Any]) -> str:

@@ -69,9 +69,10 @@ def retargeting_remark(compiled: Path, data: bytes) -> str:
         content = json.loads(read_file(compiled.with_suffix(".json")))
     except (OSError, ValueError, RecursionError):
         return ""
-    if not isinstance(content, dict) or content.get("sha256") != hashlib.sha256(data).hexdigest():
+    if not isinstance(content, dict) or RETARGETED_FROM not in content:
         return ""
-    return f"made from {content.get(RETARGETED_FROM)}: {content.get('remark')}"
+    belongs = content.get("sha256") == hashlib.sha256(data).hexdigest()
+    return f"made from {content[RETARGETED_FROM]}: {content.get('remark')}" if belongs else ""
 
 
 def retargeting_sources(graph: Path) -> tuple[Path, ...]:
