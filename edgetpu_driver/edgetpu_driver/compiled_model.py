@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.darwinn.executable import Executable, ExecutableType, Layer, Package
 from edgetpu_driver.darwinn.package_reader import parse_package
 from edgetpu_driver.errors import GraphError, ModelFormatError, ModelUnsupportedError
+from edgetpu_driver.files.compiled_file_names import plain_stem
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import ABSENT, EDGETPU_CUSTOM_OP, Operator, Subgraph, parse_model
@@ -100,7 +101,7 @@ class CompiledModel:
     def load(cls, path: str | Path) -> CompiledModel:
         """Read and parse a file; raises as `parse`, and ModelNotFoundError if it cannot be read."""
         path = Path(path)
-        return replace(cls.parse(read_model_file(path), path.stem.removesuffix("_edgetpu")), path=path)
+        return replace(cls.parse(read_model_file(path), plain_stem(path)), path=path)
 
     @classmethod
     def parse(cls, data: bytes, name: str = "") -> CompiledModel:
@@ -116,7 +117,7 @@ class CompiledModel:
     def load_parts(cls, path: str | Path) -> tuple[CompiledModel, ...]:
         """Read and parse all parts for the Edge TPU in a file; raises as `load` and `parse_parts`."""
         path = Path(path)
-        parts = cls.parse_parts(read_model_file(path), path.stem.removesuffix("_edgetpu"))
+        parts = cls.parse_parts(read_model_file(path), plain_stem(path))
         return tuple(replace(part, path=path) for part in parts)
 
     @classmethod

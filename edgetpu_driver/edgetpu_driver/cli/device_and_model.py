@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.engines.whole_model.model_plan import EdgeTpuStep
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
+from edgetpu_driver.files.compiled_file_names import is_file
 from edgetpu_driver.files.default_paths import firmware_path
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 
@@ -51,7 +51,7 @@ def chosen(options: argparse.Namespace) -> Backend:
 def default_firmware() -> str:
     """The firmware file in the directory of the suite; empty if missing, or if the home cannot be read."""
     path = firmware_path()
-    return str(path) if os.path.isfile(path) else ""
+    return str(path) if is_file(path) else ""
 
 
 def parse(backend: Backend, paths: Sequence[Path]) -> ParsedPlan:

@@ -15,7 +15,6 @@ COMPILED_SUFFIX = "_edgetpu"
 
 _SEGMENT = re.compile(r"_segment_(\d+)_of_(\d+)$")
 _COCOMPILED = re.compile(r"_cocompiled_with_.*$")
-_REQUANTISED = "_requantised"
 
 
 def plain_stem(path: Path) -> str:
@@ -53,15 +52,15 @@ def source_graph(path: Path) -> Path | None:
 
 def requantised_graph_path(compiled: Path) -> Path:
     """The path of a retargeted file's graph if it differs from the requested one: x_requantised.tflite."""
-    return compiled.with_name(f"{compiled.stem.removesuffix('_edgetpu')}{_REQUANTISED}.tflite")
+    return compiled.with_name(f"{plain_stem(compiled)}_requantised.tflite")
 
 
 def requantised_graph(compiled: Path) -> Path | None:
     """The requantised graph next to a compiled file, if the sidecar says that it belongs to that file."""
     path = requantised_graph_path(compiled)
+    if not is_file(path):
+        return None
     try:
-        if not path.is_file():
-            return None
         content = json.loads(read_file(compiled.with_suffix(".json")))
         digest = hashlib.sha256(read_file(compiled)).hexdigest()
     except (OSError, ValueError, RecursionError):

@@ -9,7 +9,7 @@ from typing import Any
 
 from edgetpu_driver.cli.terminal import Answer, Progress, say, table
 from edgetpu_driver.errors import ModelNameError, ModelUnsupportedError
-from edgetpu_driver.files.compiled_file_names import COMPILED_SUFFIX
+from edgetpu_driver.files.compiled_file_names import COMPILED_SUFFIX, is_file
 from edgetpu_driver.files.default_paths import model_output_dir
 from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.toolchain.graph_catalogue import Catalogue, catalogue
@@ -69,7 +69,7 @@ def _write(name: str, data: bytes, directory: Path) -> dict[str, Any]:
     path = directory / f"{name}.tflite"
     description = describe(name, data)
     compiled = directory / f"{name}{COMPILED_SUFFIX}.tflite"
-    if compiled.is_file() and not (path.is_file() and path.read_bytes() == data):
+    if is_file(compiled) and not (is_file(path) and path.read_bytes() == data):
         reason = f"{compiled.name} was compiled from another graph; remove it, or build to another directory"
         return description | {"path": path, "refused": reason}
     written = write_file(path, data)

@@ -22,7 +22,7 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
     reason_of,
 )
-from edgetpu_driver.files.compiled_file_names import COMPILED_SUFFIX
+from edgetpu_driver.files.compiled_file_names import COMPILED_SUFFIX, is_file
 from edgetpu_driver.files.default_paths import model_output_dir
 from edgetpu_driver.files.file_access import read_file, write_file
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
@@ -153,7 +153,7 @@ def _load(made: Compilation) -> tuple[CompiledModel, ...]:
 
     CompilerError if it is missing or nothing in it runs on the Edge TPU.
     """
-    if not made.compiled.is_file():
+    if not is_file(made.compiled):
         raise CompilerError(f"{PROGRAM} wrote no model for {made.graph.name}: {made.last_lines}")
     if not any(operator.mapped for operator in made.report.operators) and made.report.operators:
         reasons = "; ".join(f"{each.name}: {each.status}" for each in made.report.operators)

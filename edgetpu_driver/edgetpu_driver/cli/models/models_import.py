@@ -11,6 +11,7 @@ from typing import Any
 from edgetpu_driver.cli.models.model_folder import FilesOfModel, examine, models_in
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, ModelUnsupportedError, reason_of
+from edgetpu_driver.files.compiled_file_names import is_file
 from edgetpu_driver.files.default_paths import model_output_dir
 from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
@@ -52,7 +53,7 @@ def _take_over(files: FilesOfModel, directory: Path, overwrite: bool) -> dict[st
 def _keep_others(contents: dict[str, bytes], directory: Path) -> None:
     for name, data in contents.items():
         path = directory / name
-        if path.is_file() and path.read_bytes() != data:
+        if is_file(path) and path.read_bytes() != data:
             raise ModelUnsupportedError(f"{path} exists with other content; replace it with --overwrite")
 
 
