@@ -78,6 +78,8 @@ def test_the_description_of_a_yolo_exporter_has_labels(content: bytes) -> None:
         b"{'names': {}}",
         b"{'names': {1e999: 'cat'}}",
         b"{'names': {None: 'cat'}}",
+        b"{[1]: 'cat'}",
+        b"{{}}",
     ],
 )
 def test_other_files_in_the_archive_say_nothing(content: bytes) -> None:

@@ -9,7 +9,6 @@ data sets and exported models of YOLO have it.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Iterable
@@ -18,6 +17,7 @@ from typing import Any
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.plain_yaml import parse_yaml
 from edgetpu_vision.errors import LabelsError
+from edgetpu_vision.labels.json_or_literal import json_or_literal
 from edgetpu_vision.labels.labels import Labels
 
 _NUMBERED = re.compile(r"(\d{1,7})(?:\s*[:,;=)]\s*|\.\s+|\s+-\s+|\s+)(\S.*)")
@@ -32,8 +32,6 @@ _YAML_NAMES = re.compile(r"^names[ \t]*:", re.MULTILINE)
 _QUOTED = re.compile(r"\"((?:[^\"]|\"\")*)\"|'([^']*)'")
 _LONGEST_YAML = 2**17
 """Longest text, characters. Uncritical: 600 classes take 10 000; PyYAML reads 100 000 a second."""
-_LONGEST_LITERAL = 2**17
-"""Longest literal of Python, characters. Uncritical: the classes of ImageNet take 30 000."""
 _KEYS = ("names", "labels", "id2label")
 """Keys of the labels in JSON that describes a whole model: of YOLO, Teachable Machine, Hugging Face."""
 _LONGEST_LABEL = 1000
@@ -116,6 +114,7 @@ def _text(data: bytes, source: str) -> str:
 
 
 def _json_labels(text: str, source: str) -> Labels:
+    """Labels by class number, or class numbers by label, from the list or object that a text holds."""
     value = _json_value(text, source)
     if isinstance(value, _Pairs):
         described = [part for key, part in value if key in _KEYS and isinstance(part, list)]
@@ -139,28 +138,12 @@ def _json_labels(text: str, source: str) -> Labels:
 
 
 def _json_value(text: str, source: str) -> list[Any]:
-    """The list, or the pairs of the object, that a text in JSON holds, or else a literal of Python."""
+    """The list, or the pairs of the object, that a text holds in JSON or as a literal of Python."""
     try:
-        value: Any = json.loads(text, object_pairs_hook=_Pairs)
-    except (ValueError, RecursionError) as error:
-        value = _literal(text)
-        if value is None:
-            raise LabelsError(f"expected JSON in {source}, which begins like JSON: {error}") from None
-    found: list[Any] = value
+        found: list[Any] = json_or_literal(text, _Pairs)
+    except ValueError as error:
+        raise LabelsError(f"expected JSON in {source}, which begins like JSON: {error}") from None
     return found
-
-
-def _literal(text: str) -> list[Any] | None:
-    """A list or dict as Python prints it; None for any other text."""
-    if len(text) > _LONGEST_LITERAL:
-        return None
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return None
-    if isinstance(value, dict):
-        return _Pairs((str(key), part) for key, part in value.items())
-    return value if isinstance(value, list) else None
 
 
 def _keras_label(part: Any) -> Any:

@@ -8,9 +8,7 @@ the description by exporters of YOLO models, a text file in such an archive with
 
 from __future__ import annotations
 
-import ast
 import io
-import json
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -24,6 +22,7 @@ from edgetpu_driver.errors import EdgeTpuError, ModelFormatError
 from edgetpu_driver.files.flatbuffer import Table, read_root, table_fields
 from edgetpu_driver.files.npz_archive import count_members
 from edgetpu_driver.tflite.file_tables import BUFFER, METADATA, read_model_table
+from edgetpu_vision.labels.json_or_literal import json_or_literal
 from edgetpu_vision.labels.label_text import parse_labels
 from edgetpu_vision.labels.labels import Labels
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
@@ -53,8 +52,6 @@ _LARGEST_TOTAL = 2 * _LARGEST_FILE
 """Largest size of all associated files that are read, bytes: a few compressed kB can expand to any size."""
 _MOST_FILES = 64
 """Largest number of associated files of a model. Uncritical: a model has one or two files of labels."""
-_LONGEST_DESCRIPTION = 2**17
-"""Longest description by an exporter, characters. Uncritical: that of 600 classes has 20 000."""
 
 
 @dataclass(frozen=True)
@@ -155,22 +152,15 @@ def _readable_files(data: bytes) -> Iterator[tuple[str, bytes]]:
 def _exporter_description(files: Mapping[str, bytes]) -> dict[str, Any]:
     """The first file that is a dict with "names", as JSON or as Python writes it."""
     for content in files.values():
+        if not content.lstrip().startswith(b"{"):
+            continue
         try:
-            value = _parsed(content.decode().strip())
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            value = json_or_literal(content.decode().strip())
+        except ValueError:
             continue
         if isinstance(value, dict) and "names" in value:
             return value
     return {}
-
-
-def _parsed(text: str) -> Any:
-    if not text.startswith("{") or len(text) > _LONGEST_DESCRIPTION:
-        return None
-    try:
-        return json.loads(text)
-    except ValueError:
-        return ast.literal_eval(text)
 
 
 def _exporter_labels(exporter: Mapping[str, Any]) -> Labels | None:
@@ -181,5 +171,5 @@ def _exporter_labels(exporter: Mapping[str, Any]) -> Labels | None:
         return None
     try:
         return Labels({int(number): str(name) for number, name in names.items()})
-    except (TypeError, ValueError, OverflowError, EdgeTpuError):  # keys of a Python dict are of any type
+    except (TypeError, ValueError, OverflowError, EdgeTpuError):
         return None
