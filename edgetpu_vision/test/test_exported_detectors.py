@@ -30,6 +30,7 @@ from testdata.graphs.exported_detectors import (
     rows,
 )
 from testdata.graphs.exported_graphs import Values, post_processed_graph
+from testdata.pictures.fixed_outputs import FixedOutputs
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
@@ -54,19 +55,31 @@ def test_scores_of_yolov5_are_multiplied_by_the_objectness(tmp_path: Path) -> No
     check(found, objects)
 
 
+@pytest.mark.parametrize("dequantized", [False, True], ids=["int8", "float"])
 @pytest.mark.parametrize("count", [3 * CELLS, 3 * (CELLS - 400)], ids=["three grids", "tiny"])
-def test_boxes_and_classes_of_yolov4_are_two_outputs(tmp_path: Path, count: int) -> None:
+def test_boxes_and_classes_of_yolov4_are_two_outputs(tmp_path: Path, count: int, dequantized: bool) -> None:
     values = rows(count, 84)
     boxes = Values(values[None, :, :4] * SIZE, SIZE / 200)
     outputs = {"Identity": boxes, "Identity_1": Values(values[None, :, 4:], 1 / 200)}
-    check(detector(tmp_path, outputs, labels="coco").update(IMAGE).detections)
+    check(detector(tmp_path, outputs, dequantized=dequantized, labels="coco").update(IMAGE).detections)
 
 
-def test_encoded_boxes_of_three_anchors_a_cell_are_not_those_of_yolov4(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dequantized", [False, True], ids=["int8", "float"])
+def test_encoded_boxes_of_three_anchors_a_cell_are_not_those_of_yolov4(
+    tmp_path: Path, dequantized: bool
+) -> None:
     boxes = Values(np.zeros((1, 3 * CELLS, 4)), 1 / 20, 0)
     outputs = {"boxes": boxes, "scores": Values(np.zeros((1, 3 * CELLS, 21)), 1 / 256)}
     with pytest.raises(ModelUnsupportedError, match="need its anchors, which this file does not have"):
-        detector(tmp_path, outputs)
+        detector(tmp_path, outputs, dequantized=dequantized)
+
+
+def test_float_boxes_of_three_anchors_a_cell_need_the_name_of_their_head() -> None:
+    values = rows(3 * CELLS, 84).astype(np.float32)
+    model = FixedOutputs(SIZE, SIZE, {"boxes": values[None, :, :4], "scores": values[None, :, 4:]})
+    with pytest.raises(ModelUnsupportedError, match=r"YOLOv3 or v4, name the head .*need its anchors"):
+        Detector(model)
+    check(Detector(model, head="yolov3").update(IMAGE).detections)
 
 
 def test_end_to_end_boxes_are_taken_as_corners(tmp_path: Path) -> None:

@@ -71,5 +71,5 @@ def test_other_anchors_may_be_given() -> None:
 
 
 def test_maps_of_two_grids_ask_for_the_name() -> None:
-    with pytest.raises(ModelUnsupportedError, match=r"maps of a YOLOv3 or v4, name the head yolov3$"):
+    with pytest.raises(ModelUnsupportedError, match=r"outputs of a YOLOv3 or v4, name the head yolov3$"):
         detected(maps(TINY))

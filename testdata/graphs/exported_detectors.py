@@ -24,10 +24,12 @@ DOG = (1, 0.6, (0.75, 0.25, 0.4, 0.3))
 """Class, score, and centre and size of the box in shares of the image."""
 
 
-def detector(path: Path, outputs: Mapping[str, Values], size: int = SIZE, **options: Any) -> Detector:
-    """A detector with a model file at `path` that has these outputs."""
+def detector(
+    path: Path, outputs: Mapping[str, Values], size: int = SIZE, dequantized: bool = False, **options: Any
+) -> Detector:
+    """A detector with a model file at `path` that has these outputs, or the same in float."""
     file = path / "exported.tflite"
-    file.write_bytes(exported_graph(size, size, outputs))
+    file.write_bytes(exported_graph(size, size, outputs, dequantized))
     return Detector(file, **options)
 
 

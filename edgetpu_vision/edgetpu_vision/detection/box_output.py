@@ -46,6 +46,8 @@ class OutputRoles:
     """Names of outputs that SOFTMAX or LOGISTIC computed."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Names of the outputs in the metadata."""
+    dequantised: Mapping[str, TensorSpec] = field(default_factory=dict)
+    """For float outputs that the graph dequantises at its end: the tensor with their quantisation."""
 
     def ordered(self, first: Table, second: Table, encoded: bool) -> tuple[Table, Table]:
         """The two tables in the order boxes, classes; at least one of them has four channels.
@@ -58,7 +60,7 @@ class OutputRoles:
         possible = [pair for pair in named or pairs if pair[0].channels == BOX]
         if len(possible) == 1:
             return possible[0]
-        for role in (self._by_operator, _by_encodings if encoded else _by_range, self._by_name):
+        for role in (self._by_operator, self._by_encodings if encoded else self._by_range, self._by_name):
             for boxes, classes in possible:
                 roles = role(boxes.spec), role(classes.spec)
                 if roles[0] != roles[1] and (roles[0] == "boxes" or roles[1] == "classes"):
@@ -68,9 +70,27 @@ class OutputRoles:
             "name the output with the boxes (boxes_output)"
         )
 
+    def are_logits(self, spec: TensorSpec) -> bool:
+        """Whether the range of an output of classes is that of logits."""
+        limits = self._range(spec)
+        return limits is not None and limits[0] < _LOGITS_BELOW
+
+    def looks_encoded(self, spec: TensorSpec) -> bool | None:
+        """Whether the range of boxes is that of offsets from anchors; None if they are not quantised."""
+        limits = self._range(spec)
+        return None if limits is None else limits[0] < -_NEGATIVE_SHARE * limits[1]
+
+    def _quantised(self, spec: TensorSpec) -> TensorSpec:
+        """The quantised tensor that an output's values come from, or else the output itself."""
+        return self.dequantised.get(spec.name, spec)
+
+    def _range(self, spec: TensorSpec) -> tuple[float, float] | None:
+        return real_range(self._quantised(spec))
+
     def _by_operator(self, spec: TensorSpec) -> _Role | None:
-        least = np.iinfo(spec.dtype).min if spec.dtype.kind in "iu" else None
-        like_logistic = spec.zero_point == least and abs(spec.scale - _LOGISTIC_SCALE) < 1e-6
+        tensor = self._quantised(spec)
+        least = np.iinfo(tensor.dtype).min if tensor.dtype.kind in "iu" else None
+        like_logistic = tensor.zero_point == least and abs(tensor.scale - _LOGISTIC_SCALE) < 1e-6
         return "classes" if spec.name in self.probabilities or like_logistic else None
 
     def _by_name(self, spec: TensorSpec) -> _Role | None:
@@ -79,27 +99,13 @@ class OutputRoles:
             return None
         return "boxes" if words & _BOX_WORDS else "classes"
 
+    def _by_range(self, spec: TensorSpec) -> _Role | None:
+        """The role of an output by its range: logits may be negative, and coordinates in px are large."""
+        if self.are_logits(spec):
+            return "classes"
+        limits = self._range(spec)
+        return "boxes" if limits is not None and limits[1] > LARGEST_NORMALISED else None
 
-def are_logits(spec: TensorSpec) -> bool:
-    """Whether the range of an output of classes is that of logits."""
-    limits = real_range(spec)
-    return limits is not None and limits[0] < _LOGITS_BELOW
-
-
-def looks_encoded(spec: TensorSpec) -> bool | None:
-    """Whether the range of boxes is that of offsets from anchors; None if they are not quantised."""
-    limits = real_range(spec)
-    return None if limits is None else limits[0] < -_NEGATIVE_SHARE * limits[1]
-
-
-def _by_range(spec: TensorSpec) -> _Role | None:
-    """The role of an output by its range: logits may be negative, and coordinates in px are large."""
-    if are_logits(spec):
-        return "classes"
-    limits = real_range(spec)
-    return "boxes" if limits is not None and limits[1] > LARGEST_NORMALISED else None
-
-
-def _by_encodings(spec: TensorSpec) -> _Role | None:
-    """The role of an output by its range if boxes are encoded: encodings may be negative, as may logits."""
-    return "classes" if always_probabilities(spec) else None
+    def _by_encodings(self, spec: TensorSpec) -> _Role | None:
+        """The role of an output by its range if boxes are encoded: these may be negative, as may logits."""
+        return "classes" if always_probabilities(self._quantised(spec)) else None

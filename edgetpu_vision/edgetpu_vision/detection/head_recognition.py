@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.detection.anchor_values import Table
-from edgetpu_vision.detection.box_output import BOX, OutputRoles, looks_encoded
+from edgetpu_vision.detection.box_output import BOX, OutputRoles
 from edgetpu_vision.detection.head import Head
 from edgetpu_vision.detection.post_process_head import PostProcessHead
 from edgetpu_vision.detection.ssd_anchors import published_anchors, ssd_anchors
@@ -37,7 +37,7 @@ _ANCHORS_UNKNOWN = (
     "; boxes and scores as those of an SSD need its anchors, which this file does not have: take a model "
     "that ends with TFLite_Detection_PostProcess, or give Detector(anchors=..)"
 )
-_OF_YOLOV3 = ": if these are the maps of a YOLOv3 or v4, name the head yolov3"
+_OF_YOLOV3 = ": if these are the outputs of a YOLOv3 or v4, name the head yolov3"
 
 
 def check_head_name(name: str) -> HeadName:
@@ -69,7 +69,9 @@ def recognise_head(
     if boxes_output and boxes_output not in {spec.name for spec in outputs}:
         came = ", ".join(map(str, outputs)) or "none"
         raise ModelUnsupportedError(f"expected an output '{boxes_output}' with the boxes; got {came}")
-    roles = OutputRoles(boxes_output, description.probabilities, description.output_names)
+    roles = OutputRoles(
+        boxes_output, description.probabilities, description.output_names, description.dequantised_outputs
+    )
     all_outputs, outputs = outputs, scaled(outputs)
     head: Head | None = None
     if name in ("", "ssd"):
@@ -127,7 +129,7 @@ def _ssd_head(
             if chosen.shape != (count, 4):
                 raise ModelUnsupportedError(f"expected anchors [{count}, 4]; got {list(chosen.shape)}")
             encodings, scores = roles.ordered(pair[0], pair[1], encoded=True)
-            if not named and anchors is None and looks_encoded(encodings.spec) is False:
+            if not named and anchors is None and roles.looks_encoded(encodings.spec) is False:
                 continue  # a YOLO with an input of 160x128 px, for example, has as many cells
             options = _default_options(chosen)
         else:

@@ -9,7 +9,7 @@ import numpy as np
 
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.detection.anchor_values import Table
-from edgetpu_vision.detection.box_output import BOX, OutputRoles, are_logits, looks_encoded
+from edgetpu_vision.detection.box_output import BOX, OutputRoles
 from edgetpu_vision.detection.head import Head
 from edgetpu_vision.detection.instance_masks import Prototypes
 from edgetpu_vision.detection.yolo_channels import (
@@ -36,7 +36,7 @@ _BINS = 16
 """Number of bins of a distance's distribution in YOLOv8 and later."""
 _DISTRIBUTIONS = BOX * _BINS
 _ANCHORS = 3
-"""Number of anchors of a cell in YOLOv5."""
+"""Number of anchors of a cell in YOLOv3, v4 and v5."""
 _COCO = 80
 """Number of classes of the published models."""
 MOST_END_TO_END = 1000
@@ -64,7 +64,7 @@ def yolo_head(
         if head is None and hints.family != "yolov8":
             head = (
                 _anchor_maps(outputs, grids, hints)
-                or _lists_of_anchors(outputs, grids, roles)
+                or _lists_of_anchors(outputs, grids, roles, named=with_anchors)
                 or _list_with_objectness(outputs, grids, hints)
             )
         if head is None and not with_anchors:
@@ -165,32 +165,40 @@ def _separate_lists(outputs: Sequence[TensorSpec], grids: Grids, roles: OutputRo
     if len(tables) != 2:
         return None
     for boxes, scores in (tables, tables[::-1]):
-        four_classes = scores.channels == BOX and not always_probabilities(boxes.spec)
         if roles.boxes not in ("", boxes.spec.name):
             continue
+        four_classes = scores.channels == BOX and not always_probabilities(boxes.spec)
         if boxes.channels == _DISTRIBUTIONS and (scores.channels != BOX or four_classes):
             return DistributionHead([boxes], [scores], grids, 0, scores.channels, _BINS)
     if BOX not in (tables[0].channels, tables[1].channels):
         return None
     boxes, scores = roles.ordered(tables[0], tables[1], encoded=False)
-    prototypes = prototypes if weights is not None else None
-    return _decoded_lists(boxes, scores, grids, prototypes, weights)
+    return _decoded_lists(boxes, scores, grids, roles, None if weights is None else prototypes, weights)
 
 
-def _lists_of_anchors(outputs: Sequence[TensorSpec], grids: Grids, roles: OutputRoles) -> Head | None:
-    """Boxes in one output, classes times objectness in another, for three anchors a cell, as in YOLOv4."""
+def _lists_of_anchors(
+    outputs: Sequence[TensorSpec], grids: Grids, roles: OutputRoles, named: bool
+) -> Head | None:
+    """Boxes in one output, classes times objectness in another, for three anchors a cell, as in YOLOv4.
+
+    named: whether the user said that the model is a YOLO with anchors.
+    """
     tables = list(_lists(outputs, _ANCHORS * grids.cells))
     if len(tables) != 2 or BOX not in (tables[0].channels, tables[1].channels):
         return None
     boxes, scores = roles.ordered(tables[0], tables[1], encoded=False)
     # An SSD may have three anchors a cell, too; its boxes mean nothing without them.
-    return None if looks_encoded(boxes.spec) else _decoded_lists(boxes, scores, grids)
+    # Only a range tells them from those of a YOLO.
+    encoded = roles.looks_encoded(boxes.spec)
+    of_ssd = not named if encoded is None else encoded
+    return None if of_ssd else _decoded_lists(boxes, scores, grids, roles)
 
 
 def _decoded_lists(
     boxes: Table,
     scores: Table,
     grids: Grids,
+    roles: OutputRoles,
     prototypes: Prototypes | None = None,
     weights: Table | None = None,
 ) -> Head:
@@ -200,7 +208,7 @@ def _decoded_lists(
         0,
         scores.channels,
         _size(grids),
-        are_logits=are_logits(scores.spec),
+        are_logits=roles.are_logits(scores.spec),
         prototypes=prototypes,
         weights=weights,
     )
