@@ -89,6 +89,12 @@ def test_corners_of_a_suppression_by_the_exporter_of_yolov5_begin_with_x() -> No
     assert found(boxes, scores, classes, count, description=ModelDescription(exporter=exporter)) == EXPECTED
 
 
+def test_corners_begin_with_y_where_a_person_described_the_classes() -> None:
+    boxes, _, scores, _ = floats(BOXES, CLASSES, SCORES, COUNT)
+    description = ModelDescription(exporter={"names": ["cat", "dog", "cow", "hen", "fox", "owl"]})
+    assert found(boxes, scores, CLASSES, COUNT, description=description) == EXPECTED
+
+
 def test_a_list_of_a_single_box_has_a_count_too() -> None:
     outputs = floats(np.array([1]), SCORES[:, :1], CLASSES[:, :1], BOXES[:, :1])
     assert found(*outputs) == EXPECTED[:1]

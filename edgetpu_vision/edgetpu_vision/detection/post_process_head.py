@@ -88,7 +88,7 @@ class PostProcessHead(Head):
         if parts is None:
             return None
         # The exporter of YOLOv5 adds a suppression (--nms) without turning its boxes to TensorFlow's order.
-        of_yolo = options is None and bool(description.exporter)
+        of_yolo = options is None and description.by_yolo_exporter
         return cls(parts.all, parts.roles(), classes, size, entries, x_first=of_yolo)
 
     def candidates(self, outputs: Outputs, min_score: float) -> Candidates:

@@ -29,7 +29,7 @@ class ModelDescription:
     labels: Labels | None = None
     """Labels in the metadata."""
     exporter: Mapping[str, Any] = field(default_factory=dict)
-    """The exporter's description of a YOLO model: "names", "task", "imgsz" .."""
+    """The dict with "names" in the archive; that of a YOLO's exporter has "stride", "task" .., too."""
     post_process: PostProcess | None = None
     """Anchors and options of an SSD."""
     class_counts: Mapping[str, int] = field(default_factory=dict)
@@ -40,13 +40,18 @@ class ModelDescription:
     """For float outputs that the graph dequantises at its end: the tensor with their quantisation."""
 
     @property
+    def by_yolo_exporter(self) -> bool:
+        """Whether the exporter of a YOLO described the model, rather than a person in a file with "names"."""
+        return "stride" in self.exporter
+
+    @property
     def exporter_normalisation(self) -> Normalisation | None:
         """Grey levels as 0..1, if the exporter of a YOLO model described it; None if it did not.
 
         All of these models take 0..1, except those that classify. Their quantisation may cover more: without
         pictures of its own, the exporter calibrates with ones that are normalised as for ImageNet.
         """
-        described = "stride" in self.exporter and self.exporter.get("task") != "classify"
+        described = self.by_yolo_exporter and self.exporter.get("task") != "classify"
         return Normalisation.of_range(0.0, 1.0) if described else None
 
 
