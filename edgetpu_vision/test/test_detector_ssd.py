@@ -164,7 +164,7 @@ def test_outputs_of_no_detector_are_refused(shape: tuple[int, ...]) -> None:
 def test_an_unknown_head_is_refused() -> None:
     with pytest.raises(
         InputError,
-        match="a head of ssd, yolov3, yolov5, yolov8, yolov8_obb, yolov8_pose, or none; got 'fcos'",
+        match="a head of ssd, yolov3, yolov4, yolov5, yolov8, yolov8_obb, yolov8_pose, or none; got 'fcos'",
     ):
         Detector(head="fcos")
 

@@ -77,9 +77,9 @@ def test_encoded_boxes_of_three_anchors_a_cell_are_not_those_of_yolov4(
 def test_float_boxes_of_three_anchors_a_cell_need_the_name_of_their_head() -> None:
     values = rows(3 * CELLS, 84).astype(np.float32)
     model = FixedOutputs(SIZE, SIZE, {"boxes": values[None, :, :4], "scores": values[None, :, 4:]})
-    with pytest.raises(ModelUnsupportedError, match=r"YOLOv3 or v4, name the head .*need its anchors"):
+    with pytest.raises(ModelUnsupportedError, match=r"name the head yolov3 or yolov4; .* need its anchors"):
         Detector(model)
-    check(Detector(model, head="yolov3").update(IMAGE).detections)
+    check(Detector(model, head="yolov4").update(IMAGE).detections)
 
 
 def test_end_to_end_boxes_are_taken_as_corners(tmp_path: Path) -> None:

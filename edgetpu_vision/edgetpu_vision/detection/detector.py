@@ -49,9 +49,9 @@ class Detector(VisionAlgorithm[Detections]):
         classes: labels or numbers of the classes to find, all by default. head: the kind of the outputs, see
         HeadName; "" to recognise it. boxes_output: name of the output with the boxes, if another one looks
         like it; "" to recognise it. anchors: those of an SSD, float32[n, 4]: y, x, height and width as parts
-        of the image; or of a YOLOv3 or v5, float32[grids, anchors of a cell, 2]: width and height in px of
-        the input; None for those in the files, or else those of the published models. Raises InputError for
-        an unknown head, and unless max_results is 1 or more, iou_threshold from 0 to 1 and anchors are
+        of the image; or of a YOLOv3, v4 or v5, float32[grids, anchors of a cell, 2]: width and height in px
+        of the input; None for those in the files, or else those of the published models. Raises InputError
+        for an unknown head, and unless max_results is 1 or more, iou_threshold from 0 to 1 and anchors are
         finite.
         """
         check_max_results(max_results)

@@ -22,9 +22,9 @@ from edgetpu_vision.model_description.description import ModelDescription
 from edgetpu_vision.model_description.graph_facts import PostProcess
 from edgetpu_vision.output_values import scaled, unscaled_hint
 
-HeadName = Literal["", "ssd", "yolov3", "yolov5", "yolov8", "yolov8_obb", "yolov8_pose"]
-"""Kind of a detector's outputs. "ssd": an SSD, post-processed or raw; "yolov3": a YOLO with anchors whose
-sizes are multiplied by exponentials, as YOLOv3 and v4; "yolov5": one with anchors as YOLOv5 and v7; "yolov8":
+HeadName = Literal["", "ssd", "yolov3", "yolov4", "yolov5", "yolov8", "yolov8_obb", "yolov8_pose"]
+"""Kind of a detector's outputs. "ssd": an SSD, post-processed or raw; "yolov3", "yolov4": a YOLO with anchors
+whose sizes are multiplied by exponentials, also tiny; "yolov5": one with anchors as YOLOv5 and v7; "yolov8":
 one without, as YOLOv8 and later; "yolov8_obb", "yolov8_pose": the same with oriented boxes or poses; "": to
 be recognised."""
 HEAD_NAMES: tuple[HeadName, ...] = get_args(HeadName)
@@ -37,7 +37,7 @@ _ANCHORS_UNKNOWN = (
     "; boxes and scores as those of an SSD need its anchors, which this file does not have: take a model "
     "that ends with TFLite_Detection_PostProcess, or give Detector(anchors=..)"
 )
-_OF_YOLOV3 = ": if these are the outputs of a YOLOv3 or v4, name the head yolov3"
+_OF_YOLOV3 = ": if these are the outputs of a YOLOv3 or v4, name the head yolov3 or yolov4"
 
 
 def check_head_name(name: str) -> HeadName:
@@ -61,8 +61,8 @@ def recognise_head(
     """The head for a detector's outputs.
 
     size: height and width of the model's input, px. name: kind of the outputs, if given. boxes_output: name
-    of the output with the boxes, if given. anchors: those of an SSD or a YOLOv5 if its files do not have
-    them. labels: number of labels that the user gave, if any.
+    of the output with the boxes, if given. anchors: those of an SSD, YOLOv3, v4 or v5 if its files do not
+    have them. labels: number of labels that the user gave, if any.
 
     Raises ModelUnsupportedError if the outputs are not those of such a detector.
     """

@@ -33,7 +33,7 @@ class YoloHints:
     """Facts about a YOLO model other than its outputs."""
 
     family: str = ""
-    """"yolov3" and "yolov5" with anchors and objectness, "yolov8" without; "" if unknown."""
+    """"yolov3", "yolov4" and "yolov5" with anchors and objectness, "yolov8" without; "" if unknown."""
     task: str = ""
     """Task in the exporters' terms: "detect", "segment", "pose", "obb" ..; "" if unknown."""
     classes: int | None = None

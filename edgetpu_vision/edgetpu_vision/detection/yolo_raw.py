@@ -28,8 +28,21 @@ YOLOV5_ANCHORS = (
     ((116, 90), (156, 198), (373, 326)),
 )
 """Width and height of the anchors of each grid, px, in the published models for 640x640 px."""
-YOLOV3_TINY_ANCHORS = (((10, 14), (23, 27), (37, 58)), ((81, 82), (135, 169), (344, 319)))
-"""The same of the tiny YOLOv3, whose grids have strides of 16 and 32 px, in its file yolov3-tiny.cfg."""
+PUBLISHED_ANCHORS = {
+    ("yolov3", 2): (((10, 14), (23, 27), (37, 58)), ((81, 82), (135, 169), (344, 319))),
+    ("yolov3", 3): YOLOV5_ANCHORS,
+    ("yolov4", 2): (((23, 27), (37, 58), (81, 82)), ((81, 82), (135, 169), (344, 319))),
+    ("yolov4", 3): (
+        ((12, 16), (19, 36), (40, 28)),
+        ((36, 75), (76, 55), (72, 146)),
+        ((142, 110), (192, 243), (459, 401)),
+    ),
+    ("yolov5", 3): YOLOV5_ANCHORS,
+}
+"""The same by family and number of grids; two are those of tiny models, with strides of 16 and 32 px. The
+authors of YOLOv3 and v4 have them in yolov3.cfg, yolov3-tiny.cfg, yolov4.cfg and yolov4-tiny.cfg."""
+CENTRE_RANGES = {("yolov4", 2): (1.05, 1.05), ("yolov4", 3): (1.2, 1.1, 1.05)}
+"""Range of the centre of a box around its cell, cells, for each grid: scale_x_y in the same files."""
 
 
 class DistributionHead(Head):
@@ -131,22 +144,28 @@ class AnchorMap:
 class AnchorMapsHead(Head):
     """A map for each grid with logits of x, y, width, height, objectness and classes for each of its anchors.
 
-    These are the outputs of YOLOv5, or of YOLOv3 and v4, without its last step.
+    These are the outputs of YOLOv3, v4 or v5 without its last step.
     """
 
     def __init__(
-        self, maps: Sequence[AnchorMap], grids: Grids, anchors: NDArray[np.float32], exponential: bool = False
+        self,
+        maps: Sequence[AnchorMap],
+        grids: Grids,
+        anchors: NDArray[np.float32],
+        centre_ranges: Sequence[float],
+        exponential: bool,
     ) -> None:
         """Prepare for outputs of these layouts.
 
-        anchors: float32[grids, anchors of a cell, 2], width and height in px of the input. exponential:
-        whether sizes are exponentials and centres stay in their cells, as in YOLOv3. Those of YOLOv4 may
-        leave theirs by up to a tenth of a cell, which is ignored.
+        anchors: float32[grids, anchors of a cell, 2], width and height in px of the input. centre_ranges:
+        for each grid, the range of the centre of a box around its cell, cells; with 1 it stays inside.
+        exponential: whether sizes are exponentials, as in YOLOv3 and v4, rather than squares.
         """
         self._maps = maps
         self.classes = maps[0].channels - _OBJECTNESS - 1
         self._grids = grids
         self._anchors = anchors
+        self._centre_ranges = centre_ranges
         self._exponential = exponential
 
     def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
@@ -165,10 +184,9 @@ class AnchorMapsHead(Head):
         kept = np.flatnonzero(scores >= min_score)
         y, x = np.divmod(cells[kept], self._grids.sizes[number][1])
         corners = np.stack((x, y), axis=1).astype(np.float32)
-        if self._exponential:
-            in_cell, factors = rows[kept, :2], np.exp(real[kept, 2:4])
-        else:
-            in_cell, factors = rows[kept, :2] * 2 - np.float32(0.5), (rows[kept, 2:4] * 2) ** 2
+        half = np.float32(0.5)
+        in_cell = (rows[kept, :2] - half) * np.float32(self._centre_ranges[number]) + half
+        factors = np.exp(real[kept, 2:4]) if self._exponential else (rows[kept, 2:4] * 2) ** 2
         centres = (in_cell + corners) * self._grids.strides[number]
         halves = factors * self._anchors[number, shapes[kept]] / 2
         boxes = np.concatenate((centres - halves, centres + halves), axis=1)

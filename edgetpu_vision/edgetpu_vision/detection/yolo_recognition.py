@@ -24,8 +24,8 @@ from edgetpu_vision.detection.yolo_channels import (
 from edgetpu_vision.detection.yolo_decoded import DecodedHead, EndToEndHead
 from edgetpu_vision.detection.yolo_grids import Grids, possible_grids
 from edgetpu_vision.detection.yolo_raw import (
-    YOLOV3_TINY_ANCHORS,
-    YOLOV5_ANCHORS,
+    CENTRE_RANGES,
+    PUBLISHED_ANCHORS,
     AnchorMap,
     AnchorMapsHead,
     DistributionHead,
@@ -56,7 +56,7 @@ def yolo_head(
 
     size: height and width of the input, px. Raises ModelUnsupportedError if the outputs are ambiguous.
     """
-    with_anchors = hints.family in ("yolov3", "yolov5")
+    with_anchors = hints.family in ("yolov3", "yolov4", "yolov5")
     for grids in possible_grids(*size):
         head: Head | None = None
         if not with_anchors:
@@ -265,10 +265,10 @@ def _maps_of_grid(
 
 def _anchor_maps(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
     """For each grid, a map with the channels of its anchors one after the other, or anchors as an axis."""
-    exponential = hints.family == "yolov3"
-    tiny = exponential and len(grids.strides) == len(YOLOV3_TINY_ANCHORS)
-    published = YOLOV3_TINY_ANCHORS if tiny else YOLOV5_ANCHORS  # which are those of YOLOv3, too
-    anchors = np.array(published if hints.anchors is None else hints.anchors, np.float32)
+    exponential = hints.family in ("yolov3", "yolov4")
+    kind = hints.family or "yolov5", len(grids.strides)
+    given = PUBLISHED_ANCHORS.get(kind, ()) if hints.anchors is None else hints.anchors
+    anchors = np.array(given, np.float32)
     if len(anchors) != len(grids.strides) or anchors.ndim != 3 or anchors.shape[2] != 2:
         return None
     maps = []
@@ -277,7 +277,10 @@ def _anchor_maps(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) 
         maps += [each for each in found if each is not None]
     if len(maps) != len(anchors) or len({each.channels for each in maps}) != 1:
         return None
-    return AnchorMapsHead(maps, grids, anchors, exponential) if maps[0].channels > BOX + 1 else None
+    if maps[0].channels <= BOX + 1:
+        return None
+    ranges = CENTRE_RANGES.get(kind, (1.0 if exponential else 2.0,) * len(anchors))
+    return AnchorMapsHead(maps, grids, anchors, ranges, exponential)
 
 
 def _anchor_map(spec: TensorSpec, rows: int, columns: int, anchors: int) -> AnchorMap | None:
