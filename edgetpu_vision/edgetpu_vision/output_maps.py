@@ -43,7 +43,7 @@ def channels_last(spec: TensorSpec, aspect: float) -> TensorSpec:
 def with_rows(spec: TensorSpec, rows: int, columns: int) -> TensorSpec:
     """An output [1, pixels, classes] as [1, rows, columns, classes]; any other as it is.
 
-    rows, columns: of the input, which the map's are, or a half, a quarter ..
+    rows, columns: those of the input; the map has as many, or a half, a quarter .. of them.
     """
     if len(spec.shape) != 3 or spec.shape[0] != 1 or fits_aspect(*spec.shape[1:], rows / columns):
         return spec

@@ -79,7 +79,7 @@ class YoloPoseOutputs:
         boxes, scores = boxes * scale, np.clip(rows[:, _BOX], 0, 1)
         keypoints = rows[:, -KEYPOINT_CHANNELS:].reshape(-1, KEYPOINTS, 3)
         kept = self._kept(boxes, scores)
-        # Ultralytics normalised the boxes of TFLite models before it did the keypoints.
+        # Older exports of Ultralytics have boxes as parts of the image, but keypoints in px.
         positions = keypoints[kept, :, :2]
         keypoint_scale = px_of(positions.reshape(-1, 2), self._table, self._size)
         positions = (positions * keypoint_scale[:2])[:, :, ::-1]
