@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from edgetpu_driver.cli.main import main
-from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel
 from testdata import GOLDEN
 
 
@@ -60,12 +59,15 @@ def test_a_file_that_was_retargeted_is_replaced(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_other_compiler")
-def test_a_file_that_was_retargeted_is_replaced_by_a_packed_one(folder: Path) -> None:
+def test_a_file_that_was_retargeted_is_not_replaced_by_one_for_the_virtual_stick(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert retarget(folder) == 0
-    assert main(["models", "compile", str(folder / "color_blue_64x64.tflite")]) == 0
     made = folder / "color_blue_64x64_edgetpu.tflite"
-    assert CompiledModel.load(made).compiler == VIRTUAL_COMPILER
-    assert not made.with_suffix(".json").exists()
+    retargeted = made.read_bytes()
+    assert main(["models", "compile", str(folder / "color_blue_64x64.tflite")]) == 1
+    assert f"{made} was made by `edgetpu models retarget`" in capsys.readouterr().out
+    assert made.read_bytes() == retargeted
 
 
 @pytest.mark.usefixtures("no_other_compiler")

@@ -56,17 +56,22 @@ class Examination:
     """Names of the operators that do not run on the Edge TPU, in order."""
 
 
-def keep_others(path: Path) -> None:
-    """Refuse to replace a compiled file that exists, unless it was generated, packed or retargeted here.
+def keep_others(path: Path, *, retargeted_too: bool) -> None:
+    """Refuse to replace a compiled file that exists, unless it was generated or packed here.
 
-    Raises ModelUnsupportedError, and what `read_model_file` and `compiled_parts` raise.
+    retargeted_too: keep a retargeted one, too, which a real stick can run. Raises ModelUnsupportedError, and
+    what `read_model_file` and `compiled_parts` raise.
     """
     if not is_file(path):
         return
     data = read_model_file(path)
-    if compiled_parts(path, data)[0].compiler not in OWN_COMPILERS and not retargeting_remark(path, data):
+    if compiled_parts(path, data)[0].compiler in OWN_COMPILERS:
+        return
+    retargeted = bool(retargeting_remark(path, data))
+    if not retargeted or retargeted_too:
+        maker = "`edgetpu models retarget`" if retargeted else PROGRAM
         raise ModelUnsupportedError(
-            f"{path} was made by {PROGRAM} and is not overwritten; give --output to write elsewhere"
+            f"{path} was made by {maker} and is not overwritten; give --output to write elsewhere"
         )
 
 

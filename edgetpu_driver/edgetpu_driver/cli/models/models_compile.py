@@ -182,7 +182,7 @@ def _made_here(path: Path, sources: Mapping[str, bytes], together: bool, output:
 def _written_here(path: Path, sources: Mapping[str, bytes], together: bool, output: Path | None) -> _Row:
     source = sources[path.stem]
     more: _Row = {}
-    keep_others(_destination(path, output))
+    keep_others(_destination(path, output), retargeted_too=True)
     written, reason = (None, "") if together else _written(source, path.stem)
     if written is not None:
         file, sidecar = written.file, written.sidecar

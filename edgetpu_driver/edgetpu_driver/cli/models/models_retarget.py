@@ -62,7 +62,7 @@ def _write(made: RetargetedFiles, directory: Path, graph: Path, source: bytes) -
     value: dict[str, Any] = {"compiled": path, "caching_token": f"{token:#018x}", "requantised_graph": None}
     if is_file(path) and read_model_file(path) == made.model.file:
         return value | {"written": False}
-    keep_others(path)
+    keep_others(path, retargeted_too=False)
     write_file(directory / graph.name, source)
     if made.model.requantised:
         value["requantised_graph"] = requantised_graph_path(path)
