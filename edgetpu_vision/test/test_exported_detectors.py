@@ -34,6 +34,8 @@ from testdata.pictures.fixed_outputs import FixedOutputs
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
+IN_FLOAT = pytest.mark.parametrize("dequantized", [False, True], ids=["int8", "float"])
+
 
 @pytest.mark.parametrize("transposed", [True, False], ids=["[1,84,n]", "[1,n,84]"])
 def test_the_rows_of_yolov8_and_11_are_decoded(tmp_path: Path, transposed: bool) -> None:
@@ -55,7 +57,7 @@ def test_scores_of_yolov5_are_multiplied_by_the_objectness(tmp_path: Path) -> No
     check(found, objects)
 
 
-@pytest.mark.parametrize("dequantized", [False, True], ids=["int8", "float"])
+@IN_FLOAT
 @pytest.mark.parametrize("count", [3 * CELLS, 3 * (CELLS - 400)], ids=["three grids", "tiny"])
 def test_boxes_and_classes_of_yolov4_are_two_outputs(tmp_path: Path, count: int, dequantized: bool) -> None:
     values = rows(count, 84)
@@ -64,7 +66,7 @@ def test_boxes_and_classes_of_yolov4_are_two_outputs(tmp_path: Path, count: int,
     check(detector(tmp_path, outputs, dequantized=dequantized, labels="coco").update(IMAGE).detections)
 
 
-@pytest.mark.parametrize("dequantized", [False, True], ids=["int8", "float"])
+@IN_FLOAT
 def test_encoded_boxes_of_three_anchors_a_cell_are_not_those_of_yolov4(
     tmp_path: Path, dequantized: bool
 ) -> None:
@@ -116,20 +118,27 @@ def four_classes() -> NDArray[np.float64]:
     return values
 
 
-def test_four_classes_from_a_logistic_function_are_distinguished_from_boxes(tmp_path: Path) -> None:
-    found = detector(tmp_path, split(Values(four_classes(), 1 / 256), STEP)).update(IMAGE).detections
+@IN_FLOAT
+def test_four_classes_from_a_logistic_function_are_distinguished_from_boxes(
+    tmp_path: Path, dequantized: bool
+) -> None:
+    outputs = split(Values(four_classes(), 1 / 256), STEP)
+    found = detector(tmp_path, outputs, dequantized=dequantized).update(IMAGE).detections
     assert [(each.class_id, round(each.score, 2)) for each in found] == [(3, 0.9), (1, 0.6)]
     assert (*found[0].center, found[0].width) == pytest.approx((80, 160, 64), abs=1e-3)
 
 
-def test_four_classes_are_distinguished_from_boxes_in_px(tmp_path: Path) -> None:
+@IN_FLOAT
+def test_four_classes_are_distinguished_from_boxes_in_px(tmp_path: Path, dequantized: bool) -> None:
     outputs = split(Values(four_classes(), STEP), SIZE / 200, boxes_px=True)
-    check(detector(tmp_path, outputs).update(IMAGE).detections)
+    check(detector(tmp_path, outputs, dequantized=dequantized).update(IMAGE).detections)
 
 
-def test_logits_of_four_classes_are_distinguished_from_boxes(tmp_path: Path) -> None:
+@IN_FLOAT
+def test_logits_of_four_classes_are_distinguished_from_boxes(tmp_path: Path, dequantized: bool) -> None:
     logits = np.where(four_classes() > 0.5, 2.0, -4.0)
-    found = detector(tmp_path, split(Values(logits, 1 / 20, 20), STEP)).update(IMAGE).detections
+    outputs = split(Values(logits, 1 / 20, 20), STEP)
+    found = detector(tmp_path, outputs, dequantized=dequantized).update(IMAGE).detections
     assert [each.class_id for each in found] == [3, 1]
     assert found[0].score == pytest.approx(1 / (1 + np.exp(-2)), abs=1e-5)
 
