@@ -318,6 +318,20 @@ def test_a_wall_is_measured_until_contact_though_its_joints_have_one_direction(
     assert all(error < 3 * result.expansion_rate_sigma for error, result in zip(errors, close, strict=True))
 
 
+def test_joints_that_come_into_view_after_a_stop_have_no_result(looming_engine: CpuEngine) -> None:
+    """The camera stops 2 s before contact, and a second later turns to the joints, which pass by."""
+
+    def view(stamp: float) -> NDArray[np.float32]:
+        if stamp < 2.0:
+            return wall_with_joints(max(3.0 - stamp, 2.0))
+        passing = np.roll(texture(4, grain=2.0)[200], -round(60 * stamp))[:SIZE, np.newaxis]
+        return np.repeat(passing, SIZE, axis=1)
+
+    results = watch(looming_engine, view, 4.0)
+    assert any(result.approaching for result in results)
+    assert not any(result.valid for result in results if result.stamp > 2.5)
+
+
 def test_joints_are_not_followed_after_the_expected_contact(looming_engine: CpuEngine) -> None:
     """The camera stops 0.8 s before contact."""
     results = watch(looming_engine, lambda stamp: wall_with_joints(max(3.0 - stamp, 0.8)), 4.0)

@@ -49,7 +49,7 @@ class ImageStructure:
         if not _is_striped(slope_x, slope_y, energy.size * noise_variance):
             self._end = math.nan
             return True
-        if math.isnan(self._end) and main is not None and main.claimed:
+        if math.isnan(self._end) and main is not None and main.claimed and main.approaches:
             self._end = stamp + 1 / main.rate
         return stamp <= self._end
 
