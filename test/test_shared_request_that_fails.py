@@ -71,3 +71,18 @@ def test_both_nodes_load_the_model_again_and_send_the_image_again(
     driver.trigger_activate()
     last = header(second + 1)
     graph.spin_until(lambda: flows[-1].header == headings[-1].header == last)
+
+
+def test_the_end_of_a_node_does_not_take_the_model_from_its_neighbour(
+    graph: Any, nodes: tuple[DriverNode, OpticalFlowNode, VisualCompassNode]
+) -> None:
+    _driver, first, neighbour = nodes
+    clients: list[Any] = [first._client, neighbour._client]
+    graph.spin_until(lambda: all(client.ready for client in clients))
+    answers: list[Any] = []
+    clients[0].invoke({"image": PICTURE[np.newaxis, ..., np.newaxis]}, answers.append)
+    clients[0].close()
+    view: Any = None
+    neighbour._on_answer(view, view, view, answers[0])
+    assert (str(answers[0].error), clients[1].ready) == ("the client is closed", True)
+    assert neighbour.counters.failed == 1

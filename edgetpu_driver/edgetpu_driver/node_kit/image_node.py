@@ -19,6 +19,7 @@ from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.images.encodings import ImageError, Pixels
 from edgetpu_driver.images.region import Region
 from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.clients.client_state import ClientClosedError
 from edgetpu_driver.node_kit.clients.load_result import ModelFile
 from edgetpu_driver.node_kit.clients.model_client import ModelClient
 from edgetpu_driver.node_kit.diagnostics import ImageCounters
@@ -324,7 +325,7 @@ class ImageNode(BaseNode):
                 self._on_outputs(shared.header, image, frame, answer.outputs)
             except Exception as error:
                 self._on_failure(error)
-        elif isinstance(answer.error, _DRIVER_GONE):
+        elif isinstance(answer.error, _DRIVER_GONE) and not isinstance(answer.error, ClientClosedError):
             # The client is about to load the model again; `_on_model` resumes then.
             self._client.failed_for_another(answer.error)
             self._gate.put_back(shared)

@@ -17,7 +17,7 @@ from edgetpu_driver.host.requests.request_terms import Priority, RequestTerms
 from edgetpu_driver.node_kit.clients import local_drivers
 from edgetpu_driver.node_kit.clients.answer_patience import AnswerPatience
 from edgetpu_driver.node_kit.clients.client_problem import ClientProblem
-from edgetpu_driver.node_kit.clients.client_state import ClientState
+from edgetpu_driver.node_kit.clients.client_state import ClientClosedError, ClientState
 from edgetpu_driver.node_kit.clients.driver_choice import driver_choice
 from edgetpu_driver.node_kit.clients.driver_transports import DirectTransport, ServiceTransport, Transport
 from edgetpu_driver.node_kit.clients.foreign_results import ForeignResults
@@ -252,7 +252,10 @@ class ModelClient:
         """Stop looking for the driver; a request under way ends with an error."""
         self._node.destroy_timer(self._timer)
         self._problem.client_closed()
+        request, self._request = self._request, None
         self._leave(self.problem)
+        if request is not None:
+            request.fail(ClientClosedError(self.problem))
         if self._transport is not None:
             self._transport.close()
 
