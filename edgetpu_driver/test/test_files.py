@@ -111,6 +111,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(
     with pytest.raises(OSError, match="No space left") as raised:
         write_file(tmp_path / "file", b"new")
     assert raised.value.filename == str(tmp_path / "file")
+    assert str(raised.value).endswith(f": '{tmp_path}/file'")
     assert (tmp_path / "file").read_bytes() == b"old"
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 

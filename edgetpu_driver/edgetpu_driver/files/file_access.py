@@ -63,8 +63,8 @@ def write_file(path: Path, data: bytes) -> bool:
     try:
         _replace_file(path, data)
     except OSError as error:
-        error.filename, error.filename2 = str(path), None  # instead of the temporary file, or of none
-        raise
+        # With the name of the file, instead of the temporary one or none.
+        raise OSError(error.errno, error.strerror, str(path)) from error
     _sync_directory(path.parent)
     return True
 

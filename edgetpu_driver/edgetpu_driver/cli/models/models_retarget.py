@@ -63,12 +63,13 @@ def _write(made: RetargetedFiles, directory: Path, graph: Path, source: bytes) -
     if is_file(path) and read_model_file(path) == made.model.file:
         return value | {"written": False}
     keep_others(path, retargeted_too=False)
+    write_file(path, made.model.file)  # first: if it fails, the earlier file keeps its graph and sidecar
     write_file(directory / graph.name, source)
     if made.model.requantised:
         value["requantised_graph"] = requantised_graph_path(path)
         write_file(requantised_graph_path(path), made.model.graph)
     write_file(path.with_suffix(".json"), made.sidecar)
-    return value | {"written": write_file(path, made.model.file)}
+    return value | {"written": True}
 
 
 def _text(value: Mapping[str, Any]) -> str:

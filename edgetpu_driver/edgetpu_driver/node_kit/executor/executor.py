@@ -120,7 +120,7 @@ class StaticSingleThreadedExecutor(GuardedExecutor):
     def spin_once(self, timeout_sec: float | None = None) -> None:
         """Wait once and call the callbacks of all ready entities; there may be none.
 
-        timeout_sec: longest wait, s; None: no limit.
+        timeout_sec: longest wait, s; None: no limit. It may wait up to 3 ms more for a call that is due soon.
         """
         with self._spinning:
             if self._is_shutdown:
