@@ -80,7 +80,7 @@ class WeightUpdatingNode(PerceptionNode):
 
     def measuring_problems(self) -> list[str]:
         """Return a problem if the model refused the weights."""
-        return [self._refused] if self._refused else []
+        return super().measuring_problems() + ([self._refused] if self._refused else [])
 
     def run_model(self, name: str) -> bool:
         """See PerceptionNode; changes wait until the graph is loaded."""
