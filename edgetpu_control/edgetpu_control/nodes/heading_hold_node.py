@@ -111,8 +111,7 @@ class HeadingHoldNode(ControlNode):
         if not turn(message.data, self.now):
             known = self._hold.heading(self.now) is not None
             reason = f"expected a turn of at most {LARGEST_TURN:g} rad" if known else NO_HEADING
-            self.counters.malformed += 1
-            self.counters.last_malformed = reason
+            self.counters.count_malformed(reason)
             self.get_logger().warning(
                 f"{'turn_by' if by else 'turn_to'} {message.data:g} rad refused: {reason}",
                 throttle_duration_sec=1.0,

@@ -167,14 +167,13 @@ class BaseNode(Node):
         else:
             self.get_logger().warning(line)
 
-    def skip_malformed(self, kind: Hashable, fault: str, message: str) -> None:
+    def skip_malformed(self, kind: Hashable, fault: str, what: str) -> None:
         """Count a message with unexpected content; log once for each kind that it is skipped.
 
-        fault: what was expected and what came; message: what is skipped, with its topic.
+        fault: what was expected and what came; what: what is skipped.
         """
-        self.counters.malformed += 1
-        self.counters.last_malformed = fault
-        self.report_once(kind, f"{message} skipped: {fault}")
+        self.counters.count_malformed(fault)
+        self.report_once(kind, f"{what} skipped: {fault}")
 
     def on_callback_failure(self, source: str, error: Exception) -> None:
         """Log once and count an exception of a callback, or why a message or request could not be read.

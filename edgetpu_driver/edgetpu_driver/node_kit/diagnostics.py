@@ -35,6 +35,11 @@ class Counters:
     errors: int = 0
     """Number of unexpected exceptions that callbacks raised."""
 
+    def count_malformed(self, fault: str) -> None:
+        """Count a message with unexpected content; fault: what was expected and what came."""
+        self.malformed += 1
+        self.last_malformed = fault
+
 
 @dataclass
 class ImageCounters(Counters):

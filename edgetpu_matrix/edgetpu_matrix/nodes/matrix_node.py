@@ -115,8 +115,8 @@ class MatrixNode(BaseNode):
 
     def on_malformed(self, topic: str, reason: str) -> None:
         """Count a message with unexpected content; log it once for every reason."""
-        message = f"message on {self.resolve_topic_name(topic)}"
-        self.skip_malformed((topic, without_numbers(reason)), reason, message)
+        what = f"message on {self.resolve_topic_name(topic)}"
+        self.skip_malformed((topic, without_numbers(reason)), reason, what)
 
     def on_failure(self, error: EdgeTpuError) -> None:
         """Count a request that the driver refused or did not answer; log it."""

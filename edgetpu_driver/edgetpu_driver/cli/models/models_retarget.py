@@ -11,11 +11,10 @@ from edgetpu_driver.cli.device_and_model import compiled_parts
 from edgetpu_driver.cli.models.model_folder import keep_others
 from edgetpu_driver.cli.terminal import Answer, Progress
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.files.compiled_file_names import COMPILED_SUFFIX, is_file, requantised_graph_path
 from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
-from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.tflite.checks.source_graph_file import read_source_graph
 from edgetpu_driver.toolchain.retargeting.compiled_sources import RetargetedFiles, retarget_file
 
 _MOST_LAYERS = 8
@@ -25,11 +24,7 @@ _MOST_LAYERS = 8
 def run(options: argparse.Namespace, progress: Progress) -> Answer:
     """Write the compiled file, its graph and its sidecar."""
     compiled, graph = options.compiled, options.graph
-    source = read_model_file(graph)
-    try:
-        parse_model(source)
-    except ModelFormatError as error:
-        raise ModelFormatError(f"{graph}: {error}") from None
+    source = read_source_graph(graph)
     compiled_parts(compiled, read_model_file(compiled))  # for errors with the name of this file
     with progress.counting("retargeting", 1) as advance:
         made = retarget_file(compiled, graph.stem, source)

@@ -112,7 +112,10 @@ class WaitSet:
                 yield self._calls[each]
 
     def _await_call(self) -> None:
-        """Wait for a call that is due soon, unless one waits: that takes less time than a round."""
+        """Wait for a call that is due soon, unless one waits: that takes less time than a round.
+
+        Only for what the callbacks of this round have asked for, not the calls made after them.
+        """
         self._called.clear()
         if not any(self._calls):
             left = max((each.due for each in self._calls), default=0.0) - time.monotonic()

@@ -1,4 +1,4 @@
-"""Reads the graph of a compiled model from the file next to it."""
+"""Reads the graph of a compiled model, such as the file next to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgetpu_driver.tflite.model_reader import parse_model
 
 
 def read_source_graph(path: Path) -> bytes:
-    """The content of a graph that a user did not name, so that errors must.
+    """The content of a graph; errors name its file, which may be one of several.
 
     Raises ModelNotFoundError if it cannot be read, ModelFormatError if it is malformed.
     """

@@ -38,8 +38,8 @@ LOOK_PERIOD = 1.0
 answer."""
 
 MOST_SPARED = 9
-"""Successive checks that are spared at most while no file is made or deleted. Derived: a tenth of the time of
-all checks is little enough to make them as a precaution."""
+"""Most successive checks that are spared while no file is made or deleted. Derived: one in ten is kept as a
+precaution, which costs a tenth of the time of all."""
 
 _PORT_LOCK = re.compile(r"(fast(?:rtps|dds)_port\d+)_el(?: \(deleted\))?")
 """The file that the receiver of a port keeps locked."""
