@@ -19,6 +19,7 @@ from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_se
 from edgetpu_driver.node_kit.executor import executor_calls as executor_calls_module  # noqa: E402
 from edgetpu_driver.node_kit.executor.executor import StaticSingleThreadedExecutor  # noqa: E402
 from edgetpu_driver.node_kit.executor.executor_calls import executor_calls  # noqa: E402
+from edgetpu_driver.node_kit.executor.wait_set import WaitSet  # noqa: E402
 from testdata.running_nodes.spinning_node import SpinningNode  # noqa: E402
 from testdata.timeouts import PATIENCE  # noqa: E402
 
@@ -169,22 +170,23 @@ class TestCallsWhileTheExecutorIsAwake:
         bench.spin_until(lambda: bool(ran))
         assert ran == ["late"]
 
-    def test_one_that_is_due_soon_is_made_in_the_same_round(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_one_that_is_due_soon_is_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(executor_calls_module, "SOON", PATIENCE)
         spinning = SpinningNode(StaticSingleThreadedExecutor)
         calls, ran = executor_calls(spinning.node), []
+        wait_set = WaitSet([spinning.node], {}, spinning.context)
         calls.expect()
-        calls.add(lambda: ran.append("first"))
-        spinning.spin_until(lambda: bool(ran))
-
-        def ask() -> None:
-            calls.expect()
-            threading.Timer(0.05, calls.add, [lambda: ran.append("answer")]).start()
-
-        calls.add(ask)
-        while not calls.due and len(ran) == 1:
-            spinning.executor.spin_once(PATIENCE)
-        assert ran == ["first", "answer"]
+        calls.add(lambda: ran.append("came soon"))
+        with wait_set.awake() as works:
+            for work in works:
+                work()
+        with wait_set.awake() as works:
+            calls.expect()  # as a callback of this round would
+            threading.Timer(0.05, calls.add, [lambda: ran.append("waited for")]).start()
+            for work in works:
+                work()
+        assert ran == ["came soon", "waited for"]
+        wait_set.close()
         spinning.close()
 
     def test_one_is_not_due_soon_if_the_last_one_took_longer(
