@@ -160,7 +160,7 @@ class BaseNode(Node):
         if kind in self._reported or len(self._reported) >= _MOST_REPORTS:
             return
         self._reported.add(kind)
-        line = f"{one_line(text)}. Further ones of this kind are only counted, in /diagnostics."
+        line = f"{one_line(text)}. Further ones of this kind are not logged."
         # rclpy refuses a line of code that logs at two levels.
         if error:
             self.get_logger().error(line)

@@ -28,9 +28,6 @@ from edgetpu_perception.nodes.perception_parameters import perception_settings
 STILL_STAMPS = 3
 """Images in a row with one stamp that are a problem. Uncritical: no camera sends an image so often."""
 
-_MOST_CALIBRATIONS = 100
-"""Most problems of camera_info that are logged. Uncritical: a camera has one or two."""
-
 
 class PerceptionNode(ImageNode):
     """One perception algorithm as a node; see ImageNode for what a subclass does."""
@@ -46,8 +43,6 @@ class PerceptionNode(ImageNode):
         super().__init__(name, **options)
         self._size_mismatch = ""
         """Why the calibration does not fit the last image; empty if it does."""
-        self._mismatch_reported = False
-        self._calibrations_reported: set[str] = set()
         self._stamp = math.nan
         """Stamp of the last image with a result, s."""
         self._with_this_stamp = 0
@@ -118,9 +113,8 @@ class PerceptionNode(ImageNode):
         if problem := self._stamp_problem():
             self.report_once("stamps", problem)
         self._size_mismatch = self._calibration.mismatch(frame.image_width, frame.image_height)
-        if self._size_mismatch and not self._mismatch_reported:
-            self._mismatch_reported = True
-            self._report_calibration(self._size_mismatch)
+        if self._size_mismatch:
+            self.report_once(self._calibration.camera, self._size_mismatch)
 
     def _stamp_problem(self) -> str:
         if not self.needs_stamps or self._with_this_stamp < STILL_STAMPS:
@@ -135,17 +129,9 @@ class PerceptionNode(ImageNode):
         self._cameras.listen_to_camera_info(self, info_topic, self._on_camera_info)
 
     def _on_camera_info(self, info: CameraInfo) -> None:
-        if self._calibration.update(info):
-            self._mismatch_reported = False
-            if self._calibration.problem:
-                self._report_calibration(self._calibration.problem)
-
-    def _report_calibration(self, problem: str) -> None:
-        """Log a problem unless it was logged before: two cameras on one topic alternate with every image."""
-        reported = self._calibrations_reported
-        if problem not in reported and len(reported) < _MOST_CALIBRATIONS:
-            reported.add(problem)
-            self.get_logger().warning(problem)
+        if self._calibration.update(info) and self._calibration.problem:
+            # Two cameras on one topic alternate with every image.
+            self.report_once(self._calibration.problem, self._calibration.problem)
 
     def _unload(self, driver: str, name: str) -> None:
         """Unload a model from a driver; another node that still uses it loads it again."""
