@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from edgetpu_driver.files.file_access import read_file
+from edgetpu_driver.files.sidecar import matching_sidecar
 
 COMPILED_SUFFIX = "_edgetpu"
 """Suffix that edgetpu_compiler appends to the stem of the graph."""
@@ -61,11 +60,9 @@ def requantised_graph(compiled: Path) -> Path | None:
     if not is_file(path):
         return None
     try:
-        content = json.loads(read_file(compiled.with_suffix(".json")))
-        digest = hashlib.sha256(read_file(compiled)).hexdigest()
-    except (OSError, ValueError, RecursionError):
+        return path if matching_sidecar(compiled, read_file(compiled)) else None
+    except OSError:
         return None
-    return path if isinstance(content, dict) and content.get("sha256") == digest else None
 
 
 def whole_graph(paths: Sequence[Path]) -> Path | None:

@@ -24,13 +24,13 @@ from edgetpu_driver.errors import (
 )
 from edgetpu_driver.files.compiled_file_names import COMPILED_SUFFIX, is_file
 from edgetpu_driver.files.default_paths import model_output_dir
-from edgetpu_driver.files.file_access import read_file, write_file
+from edgetpu_driver.files.file_access import write_file
+from edgetpu_driver.files.sidecar import read_sidecar
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain.dense_compiler import WrittenModel, compile_dense
 from edgetpu_driver.toolchain.edgetpu_compiler import PROGRAM, Compilation, compile_graphs, find_compiler
 from edgetpu_driver.toolchain.mappable_operators import SUPPORTED_OPERATORS
-from edgetpu_driver.toolchain.model_recognition import parse_sidecar
 from edgetpu_driver.toolchain.remote_compiler import RemoteCompiler
 from edgetpu_driver.toolchain.retargeting.compiled_sources import RETARGETED_FROM
 
@@ -253,21 +253,18 @@ def _write(
     if sidecar is not None:
         write_file(destination.with_suffix(".json"), sidecar)
     else:
-        _remove_own_sidecar(destination.with_suffix(".json"))
+        _remove_own_sidecar(destination)
     if log is not None:
         write_file(destination.with_suffix(".log"), log.read_bytes())
     write_file(destination.with_name(graph.name), source)
     return {"written": written}
 
 
-def _remove_own_sidecar(path: Path) -> None:
+def _remove_own_sidecar(compiled: Path) -> None:
     """Remove the sidecar of an earlier file that was made here, as it would contradict the new one."""
-    try:
-        content = parse_sidecar(read_file(path))
-    except (EdgeTpuError, OSError):
-        return
+    content = read_sidecar(compiled)
     if content.get("compiler") == DENSE_COMPILER or RETARGETED_FROM in content:
-        path.unlink()
+        compiled.with_suffix(".json").unlink()
 
 
 def _resident_together(rows: Sequence[_Row]) -> bool:

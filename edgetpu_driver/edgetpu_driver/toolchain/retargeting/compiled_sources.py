@@ -19,7 +19,7 @@ from edgetpu_driver.files.compiled_file_names import (
     source_graph,
     source_graphs,
 )
-from edgetpu_driver.files.file_access import read_file
+from edgetpu_driver.files.sidecar import DIGEST, matching_sidecar, read_sidecar
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.checks.source_graph_file import read_source_graph
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, parse_model
@@ -65,14 +65,10 @@ def retarget_file(compiled: Path, name: str, graph: bytes) -> RetargetedFiles:
 
 def retargeting_remark(compiled: Path, data: bytes) -> str:
     """What the sidecar of a compiled file says about its retargeting; empty for any other file."""
-    try:
-        content = json.loads(read_file(compiled.with_suffix(".json")))
-    except (OSError, ValueError, RecursionError):
+    content = matching_sidecar(compiled, data)
+    if RETARGETED_FROM not in content:
         return ""
-    if not isinstance(content, dict) or RETARGETED_FROM not in content:
-        return ""
-    belongs = content.get("sha256") == hashlib.sha256(data).hexdigest()
-    return f"made from {content[RETARGETED_FROM]}: {content.get('remark')}" if belongs else ""
+    return f"made from {content[RETARGETED_FROM]}: {content.get('remark')}"
 
 
 def retargeting_sources(graph: Path) -> tuple[Path, ...]:
@@ -196,18 +192,13 @@ def _sidecar(source: Path, name: str, made: RetargetedModel) -> bytes:
     """The sidecar of the source, with the quantisation of the new graph and the name of the source."""
     content = _carried_over(source, name, made)
     content[RETARGETED_FROM] = source.name
-    content["sha256"] = hashlib.sha256(made.file).hexdigest()
+    content[DIGEST] = hashlib.sha256(made.file).hexdigest()
     content["remark"] = made.remark
     return (json.dumps(content, indent=2) + "\n").encode()
 
 
 def _carried_over(source: Path, name: str, made: RetargetedModel) -> dict[str, Any]:
-    try:
-        content = json.loads(read_file(source.with_suffix(".json")))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    if not isinstance(content, dict):
-        return {}
+    content = read_sidecar(source)
     graph = parse_model(made.graph).subgraphs[0]
     for key, specs in (("input", graph.input_specs), ("output", graph.output_specs)):
         if f"{key}_scale" in content and len(specs) == 1:
