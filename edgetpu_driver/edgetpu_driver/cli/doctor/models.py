@@ -8,8 +8,9 @@ from pathlib import Path
 from edgetpu_driver.cli.doctor.finding import Finding, fine, note
 from edgetpu_driver.cli.models.model_folder import FilesOfModel, examine, models_in
 from edgetpu_driver.errors import EdgeTpuError
-from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.toolchain.edgetpu_compiler import find_compiler
+
+_REPLACE = "put the model in its place, or remove it"
 
 
 def models(directory: Path, backend: str) -> tuple[Finding, ...]:
@@ -28,14 +29,11 @@ def models(directory: Path, backend: str) -> tuple[Finding, ...]:
 
 def _model(files: FilesOfModel, backend: str) -> Finding:
     subject = f"model {files.name}"
-    if not files.present:
-        found = "cannot be used: expected a file; there is a directory, a pipe or a broken link"
-        return note(subject, found, "put the model in its place, or remove it")
     try:
-        contents = {path.name: read_model_file(path) for path in files.present}
-        seen = examine(files, contents)
+        seen = examine(files, files.read())
     except EdgeTpuError as error:
-        return note(subject, f"cannot be used: {error}", f"rm {shlex.join(map(str, files.present))}")
+        remedy = f"rm {shlex.join(map(str, files.present))}" if files.present else _REPLACE
+        return note(subject, f"cannot be used: {error}", remedy)
     if backend in seen.backends:
         return fine(subject, f"{seen.use}; runs on {', '.join(seen.backends)}")
     where = ", ".join(seen.backends) or "nothing"

@@ -12,7 +12,7 @@ from edgetpu_driver.cli.device_and_model import compiled_parts
 from edgetpu_driver.compiled_model import OWN_COMPILERS, CompiledModel
 from edgetpu_driver.engines.whole_model.model_plan import EdgeTpuStep, ModelPlan
 from edgetpu_driver.engines.whole_model.pipeline_segments import plan_model
-from edgetpu_driver.errors import ModelFormatError, ModelNameError, ModelUnsupportedError
+from edgetpu_driver.errors import ModelFormatError, ModelNameError, ModelNotFoundError, ModelUnsupportedError
 from edgetpu_driver.files.compiled_file_names import COMPILED_SUFFIX, is_file, plain_stem
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.toolchain.edgetpu_compiler import PROGRAM
@@ -42,6 +42,15 @@ class FilesOfModel:
     def present(self) -> tuple[Path, ...]:
         """The files that exist."""
         return tuple(path for path in (self.compiled, self.graph, self.sidecar) if path is not None)
+
+    def read(self) -> dict[str, bytes]:
+        """Read the files; return the content of each by its name.
+
+        Raises ModelNotFoundError if there are none, or if one cannot be read.
+        """
+        if not self.present:
+            raise ModelNotFoundError("expected a file; there is a directory, a pipe or a broken link")
+        return {path.name: read_model_file(path) for path in self.present}
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, ModelUnsuppo
 from edgetpu_driver.files.compiled_file_names import is_file
 from edgetpu_driver.files.default_paths import model_output_dir
 from edgetpu_driver.files.file_access import write_file
-from edgetpu_driver.tflite.checks.file_checks import read_model_file
 
 
 def run(options: argparse.Namespace, progress: Progress) -> Answer:
@@ -38,9 +37,7 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:
 def _take_over(files: FilesOfModel, directory: Path, overwrite: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"name": files.name, "files": [path.name for path in files.present]}
     try:
-        if not files.present:
-            raise ModelNotFoundError("expected a file; there is a directory or a broken link")
-        contents = {path.name: read_model_file(path) for path in files.present}
+        contents = files.read()
         row |= asdict(examine(files, contents))
         if not overwrite:
             _keep_others(contents, directory)
