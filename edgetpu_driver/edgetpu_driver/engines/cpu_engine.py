@@ -22,12 +22,7 @@ from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.checks.graph_checks import check_graph
 from edgetpu_driver.tflite.constant_patch import replace_scales, replace_tensors
-from edgetpu_driver.tflite.model_reader import (
-    ABSENT,
-    Model,
-    Operator,
-    Tensor,
-)
+from edgetpu_driver.tflite.model_reader import ABSENT, Model, Operator, Tensor
 from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
 from edgetpu_driver.toolchain.catalogue_recognition import is_of_catalogue
 from edgetpu_driver.weights.quantisation import WeightQuantiser, rescaled_rows
@@ -155,7 +150,7 @@ class CpuEngine:
         See AttachedEngine.
         """
         tensor = self.weight_tensor(request.tensor)
-        operator = self._rescalable_user(tensor) if request.rescale_rows else None
+        user = self._rescalable_user(tensor) if request.rescale_rows else None
         quantiser = self._quantiser(tensor)
         result = quantiser.quantise(request)
         keep_bias = partial(quantiser.keep_bias, quantiser.real_bias)
@@ -164,15 +159,7 @@ class CpuEngine:
             values[tensor.bias] = quantiser.bias
         data = replace_tensors(self._data, values)
         if tensor.has_row_scales:  # also without rescaling: an earlier request may have rescaled
-            scales = tensor.scales.copy()
-            if request.rescale_rows:
-                scales = rescaled_rows(tensor, result, request.row_gains)
-            if operator is not None:
-                np.minimum(scales, self._saturating_scale(operator), out=scales)
-            data = replace_scales(data, tensor.name, scales)
-            if tensor.bias_scales is not None:
-                data = self._with_bias_scales(data, tensor, result if request.rescale_rows else None)
-            refuse_fatal_scales(self._name, check_graph(data).subgraphs[0])
+            data = self._with_row_scales(data, tensor, request, result, user)
         replacing = self._replacing(data)
 
         def commit() -> WeightResult:
@@ -204,6 +191,25 @@ class CpuEngine:
                 bias = np.frombuffer(self._tensor(tensor.bias).data, np.int32)
             self._quantisers[tensor.name] = WeightQuantiser(tensor, bias)
         return self._quantisers[tensor.name]
+
+    def _with_row_scales(
+        self,
+        data: bytes,
+        tensor: WeightTensor,
+        request: WeightRequest,
+        result: WeightResult,
+        user: Operator | None,
+    ) -> bytes:
+        """The file with the scales of rows and bias after a request; user: of the tensor, to rescale them."""
+        scales = tensor.scales
+        if user is not None:
+            scales = rescaled_rows(tensor, result, request.row_gains)
+            scales = np.minimum(scales, self._saturating_scale(user))
+        data = replace_scales(data, tensor.name, scales)
+        if tensor.bias_scales is not None:
+            data = self._with_bias_scales(data, tensor, None if user is None else result)
+        refuse_fatal_scales(self._name, check_graph(data).subgraphs[0])
+        return data
 
     def _with_bias_scales(self, data: bytes, tensor: WeightTensor, rescaled: WeightResult | None) -> bytes:
         """The file with the scales of the bias adapted to the scales of the rows."""

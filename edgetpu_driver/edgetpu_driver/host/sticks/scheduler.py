@@ -250,17 +250,17 @@ class Scheduler:
         with self.lock:
             self._account(slot, request, elapsed)
             weight_access.end(request)
-            if not isinstance(answer, EdgeTpuError):
-                if request.kind is Kind.SWAP:
-                    assert request.work is not None
-                    answer = weight_access.record(model, request.work.replica, *answer)
-                    for other in self.slots:
-                        self.update(other, model)
-                elif request.kind is not Kind.UPDATE:
-                    latency = None if request.of_whole else time.monotonic() - request.arrived
-                    slot.statistics.add(latency, resident)
-                    device = getattr(answer, "device_duration", nan)
-                    model.expected.learn(request.served / request.inferences, device)
+            succeeded = not isinstance(answer, EdgeTpuError)
+            if succeeded and request.kind is Kind.SWAP:
+                assert request.work is not None
+                answer = weight_access.record(model, request.work.replica, *answer)
+                for other in self.slots:
+                    self.update(other, model)
+            elif succeeded and request.kind is not Kind.UPDATE:
+                latency = None if request.of_whole else time.monotonic() - request.arrived
+                slot.statistics.add(latency, resident)
+                device = getattr(answer, "device_duration", nan)
+                model.expected.learn(request.served / request.inferences, device)
             self._settle(request)
             answers = self._refuse() if request.kind is Kind.UPDATE else []
             if len(self._queue):

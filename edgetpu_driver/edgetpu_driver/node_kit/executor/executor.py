@@ -37,9 +37,7 @@ from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.logging import get_logger
 from rclpy.task import Task
 
-from edgetpu_driver.node_kit.executor.callback_guard import (
-    GuardedExecutor,
-)
+from edgetpu_driver.node_kit.executor.callback_guard import GuardedExecutor
 from edgetpu_driver.node_kit.executor.wait_set import ADDERS, WaitSet
 from edgetpu_driver.node_kit.fatal_error import FatalError
 
