@@ -175,13 +175,7 @@ def _serve(requests: socket.socket) -> list[str]:
     while True:
         for key, _ in selector.select():
             if key.fileobj is not requests:
-                pid, connection = key.data
-                _, status = os.waitpid(pid, 0)
-                with suppress(OSError):  # nobody waits for it any more
-                    connection.send(str(os.waitstatus_to_exitcode(status)).encode())
-                selector.unregister(key.fileobj)
-                os.close(int(key.fd))
-                connection.close()
+                _report_end(selector, key)
                 continue
             request, descriptors, _, _ = socket.recv_fds(requests, _LARGEST_REQUEST, 3)
             if not request:
@@ -197,6 +191,17 @@ def _serve(requests: socket.socket) -> list[str]:
                 os.close(each)
             connection.send(str(pid).encode())
             selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, connection))
+
+
+def _report_end(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
+    """Send the exit status of a fork that has ended to whoever started it."""
+    pid, connection = key.data
+    _, status = os.waitpid(pid, 0)
+    with suppress(OSError):  # nobody waits for it any more
+        connection.send(str(os.waitstatus_to_exitcode(status)).encode())
+    selector.unregister(key.fileobj)
+    os.close(int(key.fd))
+    connection.close()
 
 
 def _kill_forks(selector: selectors.BaseSelector) -> None:
@@ -227,6 +232,7 @@ def _fork() -> int:
 def _become_program(
     request: bytes, outputs: list[int], opened: list[socket.socket | selectors.BaseSelector]
 ) -> list[str]:
+    """Give a fork the files, environment and folder of a request; returns the program's arguments."""
     for each in opened:
         each.close()
     arguments, environment, folder = json.loads(request)
