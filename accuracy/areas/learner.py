@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import cv2
 import numpy as np
@@ -91,13 +92,37 @@ def _view(picture: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.ui
     return as_pixels(part * rng.uniform(0.6, 1.3) + rng.normal(0, 4, part.shape))
 
 
+@dataclass
+class _Answers:
+    """What the learner answered for each view."""
+
+    named: list[bool] = field(default_factory=list)
+    """Whether it gave the right name to a view of a taught photograph."""
+    named_in_float: list[bool] = field(default_factory=list)
+    """The same if its layer were computed in float64."""
+    missed: list[bool] = field(default_factory=list)
+    """Whether it called a view of a taught photograph unknown."""
+    unknown: list[bool] = field(default_factory=list)
+    """Whether it called a view of another photograph unknown."""
+
+    def of_taught(self, learner: Learner, name: str, views: Views) -> None:
+        """Classify views of a photograph that was taught."""
+        for vector in views:
+            labels = [each.label for each in learner.classify(vector).classes]
+            self.missed.append(labels[0] == UNKNOWN)
+            self.named.append(next(each for each in labels if each != UNKNOWN) == name)
+            self.named_in_float.append(_in_float(learner, vector) == name)
+
+    def of_other(self, learner: Learner, views: Views) -> None:
+        """Classify views of a photograph that was not taught."""
+        for vector in views:
+            self.unknown.append(learner.classify(vector).classes[0].label == UNKNOWN)
+
+
 def _rows(method: str, head: SwappableEngine, vectors: dict[str, Views], trials: int) -> list[Row]:
     """Rows of one method: every trial draws five photographs that are taught; the others are not."""
     rng = np.random.default_rng(1)
-    on_stick: list[bool] = []
-    in_float: list[bool] = []
-    missed: list[bool] = []
-    unknown: list[bool] = []
+    seen = _Answers()
     learner = Learner(CpuEngine(GOLDEN.path(_MODEL)), head=head, method=method, max_results=_TAUGHT + 1)
     for _ in range(trials):
         taught = [str(name) for name in rng.permutation(list(vectors))[:_TAUGHT]]
@@ -107,21 +132,17 @@ def _rows(method: str, head: SwappableEngine, vectors: dict[str, Views], trials:
             learner.examples.add(name, vectors[name][:_SHOWN])
         learner.train()
         for name, views in vectors.items():
-            for vector in views[_SHOWN:] if name in taught else views[: _SHOWN + 1]:
-                labels = [each.label for each in learner.classify(vector).classes]
-                if name not in taught:
-                    unknown.append(labels[0] == UNKNOWN)
-                    continue
-                missed.append(labels[0] == UNKNOWN)
-                on_stick.append(next(each for each in labels if each != UNKNOWN) == name)
-                in_float.append(_in_float(learner, vector) == name)
+            if name in taught:
+                seen.of_taught(learner, name, views[_SHOWN:])
+            else:
+                seen.of_other(learner, views[: _SHOWN + 1])
     case = f"{method}, {_TAUGHT} classes, {_SHOWN} views of each"
-    named, reference = _percent(on_stick), _percent(in_float)
+    named, reference = _percent(seen.named), _percent(seen.named_in_float)
     return [
         Row(AREA, case, "views named right", named, "%", 90.0, "higher", bound=reference),
         Row(AREA, case, "named right less often than in float64", reference - named, "points", 1.0, "lower"),
-        Row(AREA, case, "other photographs called unknown", _percent(unknown), "%", 90.0, "higher"),
-        Row(AREA, case, "taught ones called unknown", _percent(missed), "%", 25.0, "lower"),
+        Row(AREA, case, "other photographs called unknown", _percent(seen.unknown), "%", 90.0, "higher"),
+        Row(AREA, case, "taught ones called unknown", _percent(seen.missed), "%", 25.0, "lower"),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import cv2
@@ -36,23 +37,25 @@ SIZE, NOISE = 64, 2.0
 
 def clips(repeats: int) -> Iterator[Clip]:
     """A camera stands before a wall, then drives towards it; smooth stains are the robot's own parts."""
-    for name in WALLS:
-        for share in SHARES:
-            for repeat in range(repeats):
-                random = clip_random(f"{CASE}, {share:.2f}", name, repeat)
-                stains = cv2.GaussianBlur(random.normal(0.0, 1.0, (round(share * SIZE), SIZE)), (0, 0), GRAIN)
-                part = as_pixels(128 + CONTRAST * stains / stains.std())
-                course = approach(grey_photograph(name), SIZE, random)
-                x, y, z = course.velocity
-                stamps = np.arange(round((STANDS_S + DRIVES_S) * FRAME_RATE)) / FRAME_RATE
-                driven = np.maximum(stamps - STANDS_S, 0.0)
-                frames = []
-                for each in driven.tolist():
-                    frame = course.view.render(course.panels, Pose((x * each, y * each, z * each)))
-                    frame[-len(part) :] = part
-                    frames.append(as_pixels(frame + random.normal(0.0, NOISE, frame.shape)))
-                ttc = np.where(stamps > STANDS_S, FARTHEST - driven, np.inf)
-                yield Clip(name, np.array(frames), stamps, ttc)
+    for name, share, repeat in itertools.product(WALLS, SHARES, range(repeats)):
+        yield _clip(name, share, clip_random(f"{CASE}, {share:.2f}", name, repeat))
+
+
+def _clip(name: str, share: float, random: np.random.Generator) -> Clip:
+    """A clip of one wall. share: of the height of the images that the robot's own parts fill."""
+    stains = cv2.GaussianBlur(random.normal(0.0, 1.0, (round(share * SIZE), SIZE)), (0, 0), GRAIN)
+    part = as_pixels(128 + CONTRAST * stains / stains.std())
+    course = approach(grey_photograph(name), SIZE, random)
+    x, y, z = course.velocity
+    stamps = np.arange(round((STANDS_S + DRIVES_S) * FRAME_RATE)) / FRAME_RATE
+    driven = np.maximum(stamps - STANDS_S, 0.0)
+    frames = []
+    for each in driven.tolist():
+        frame = course.view.render(course.panels, Pose((x * each, y * each, z * each)))
+        frame[-len(part) :] = part
+        frames.append(as_pixels(frame + random.normal(0.0, NOISE, frame.shape)))
+    ttc = np.where(stamps > STANDS_S, FARTHEST - driven, np.inf)
+    return Clip(name, np.array(frames), stamps, ttc)
 
 
 def measure(engine: Engine, quick: bool) -> list[Row]:

@@ -90,6 +90,45 @@ class _Camera:
         return seen
 
 
+@dataclass(frozen=True, eq=False)
+class _Motion:
+    """Where a patch is cut out, and where it has moved in the later picture."""
+
+    column: int
+    row: int
+    linear: NDArray[np.float64]
+    """Rotation and growth, [2, 2]."""
+    shift: NDArray[np.float64]
+    """px, [2]."""
+    scale: float
+    """The part of the growth that the low-pass filter takes into account."""
+    size: float
+    """The whole growth."""
+    center: NDArray[np.float64]
+    """Centre of the patch in the later picture, px: [2]."""
+
+    @classmethod
+    def drawn(cls, random: np.random.Generator, change: Change) -> _Motion:
+        """Draw a motion after which all of the patch is in the picture."""
+        middle = np.array([(WIDTH - 1) / 2, (HEIGHT - 1) / 2])
+        half = np.array([(PATCH_WIDTH - 1) / 2, (PATCH_HEIGHT - 1) / 2])
+        corners = WIDTH - PATCH_WIDTH + 1, HEIGHT - PATCH_HEIGHT + 1
+        column, row = random.integers(0, corners)
+        scale = change.scale ** random.uniform(-1.0, 1.0) if change.scale > 1.0 else 1.0
+        reach = half * max(scale, 1.0)
+        while True:
+            shift = random.uniform(-change.shift, change.shift, 2)
+            turn = math.radians(random.uniform(-change.turn, change.turn))
+            size = scale * (1.0 + random.uniform(-change.growth, change.growth))
+            if change.scale > 1.0:
+                column, row = random.integers(0, corners)
+            cosine, sine = size * math.cos(turn), size * math.sin(turn)
+            linear = np.array([[cosine, -sine], [sine, cosine]])
+            center = linear @ (np.array([column, row]) + half - middle) + middle + shift
+            if np.all(center >= reach) and np.all(center <= 2 * middle - reach):
+                return cls(int(column), int(row), linear, shift, scale, size, center)
+
+
 def pictures(names: Sequence[str], count: int, seed: int, change: Change) -> Iterator[Picture]:
     """`count` pictures, from each photograph in turn; `change`: from the view to the later picture."""
     random = np.random.default_rng([seed, WIDTH, HEIGHT])
@@ -100,30 +139,16 @@ def pictures(names: Sequence[str], count: int, seed: int, change: Change) -> Ite
         elsewhere = (index + random.integers(1, len(names))) % len(names)
         other = _Camera.anywhere(photographs[elsewhere], random, room)
         view = as_pixels(camera.picture(np.eye(2), np.zeros(2)))
-        column, row = random.integers(0, (WIDTH - PATCH_WIDTH + 1, HEIGHT - PATCH_HEIGHT + 1))
-        middle = np.array([(WIDTH - 1) / 2, (HEIGHT - 1) / 2])
-        half = np.array([(PATCH_WIDTH - 1) / 2, (PATCH_HEIGHT - 1) / 2])
-        scale = change.scale ** random.uniform(-1.0, 1.0) if change.scale > 1.0 else 1.0
-        while True:
-            shift = random.uniform(-change.shift, change.shift, 2)
-            turn = math.radians(random.uniform(-change.turn, change.turn))
-            size = scale * (1.0 + random.uniform(-change.growth, change.growth))
-            if change.scale > 1.0:
-                column, row = random.integers(0, (WIDTH - PATCH_WIDTH + 1, HEIGHT - PATCH_HEIGHT + 1))
-            cosine, sine = size * math.cos(turn), size * math.sin(turn)
-            linear = np.array([[cosine, -sine], [sine, cosine]])
-            center = linear @ (np.array([column, row]) + half - middle) + middle + shift
-            reach = half * max(scale, 1.0)
-            if np.all(center >= reach) and np.all(center <= 2 * middle - reach):
-                break
+        moved = _Motion.drawn(random, change)
         gain = 1.0 + random.uniform(-change.gain, change.gain)
         offset = random.uniform(-change.offset, change.offset)
         later, without = (
             as_pixels(seen * gain + offset + random.normal(0.0, 1.0, seen.shape) * change.noise)
-            for seen in (camera.picture(linear, shift, scale), other.picture(linear, shift, scale))
+            for seen in (each.picture(moved.linear, moved.shift, moved.scale) for each in (camera, other))
         )
-        patch = view[row : row + PATCH_HEIGHT, column : column + PATCH_WIDTH]
-        yield Picture(view, patch, later, float(center[0]), float(center[1]), size, without)
+        patch = view[moved.row : moved.row + PATCH_HEIGHT, moved.column : moved.column + PATCH_WIDTH]
+        x, y = moved.center.tolist()
+        yield Picture(view, patch, later, x, y, moved.size, without)
 
 
 def measure(
