@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,15 +25,10 @@ class Comparisons:
         cls, records: Sequence[Record], quantities: Sequence[str], counts: Callable[[Truth], object]
     ) -> Comparisons:
         """Collect the results of the images for whose truth `counts` returns something that is true."""
-        columns: list[list[Measured]] = []
-        for quantity in quantities:
-            column: list[Measured] = []
-            for record in records:
-                for each in record.measured.get(quantity, []):
-                    truth = record.truth_at(each.time)
-                    if truth is not None and counts(truth):
-                        column.append(each)
-            columns.append(column)
+        columns = [
+            [each for record in records for each in _counted(record, quantity, counts)]
+            for quantity in quantities
+        ]
         numbers = np.array([[(one.value, one.sigma, one.true) for one in each] for each in columns], float)
         return cls(*np.moveaxis(numbers.reshape(len(columns), -1, 3), 2, 0))
 
@@ -76,6 +71,14 @@ class Comparisons:
     @property
     def _errors(self) -> NDArray[np.float64]:
         return np.asarray((self.values - self.true)[:, self._compared])
+
+
+def _counted(record: Record, quantity: str, counts: Callable[[Truth], object]) -> Iterator[Measured]:
+    """The results of the images in a record for whose truth `counts` returns something that is true."""
+    for each in record.measured.get(quantity, []):
+        truth = record.truth_at(each.time)
+        if truth is not None and counts(truth):
+            yield each
 
 
 def _percent(which: NDArray[np.bool_]) -> float:

@@ -121,8 +121,9 @@ class Chaos:
         now = time.monotonic() - self._begin
         while self._waiting and self._waiting[0].time <= now:
             self._carry_out(self._waiting.popleft())
-        for due, work in [each for each in self._later if each[0] <= now]:
-            self._later = [each for each in self._later if each != (due, work)]
+        due = [work for at, work in self._later if at <= now]
+        self._later = [each for each in self._later if each[0] > now]
+        for work in due:  # which may add others
             work()
         self._count_lost()
 
