@@ -10,7 +10,7 @@ import argparse
 import importlib
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.instructions import is_counted
@@ -44,6 +44,34 @@ EXIT_INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write the figures; the exit code is 0 even if limits are missed."""
+    options = _options(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the processes of a running graph
+    rows: list[Row] = []
+    try:
+        for area in options.areas or AREAS:
+            for row in _measure(area, options.quick):
+                print(line(row), flush=True)
+                rows.append(row)
+    except KeyboardInterrupt:
+        print("[bench] interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    write_rows(options.output, rows)
+    limited = [row for row in rows if row.reach is not None]
+    missing = "" if is_counted() else "; perf counts no instructions here"
+    reached = f"{sum(row.reached for row in limited)} of {len(limited)} figures reached"
+    print(f"[bench] {reached}{missing}; {options.output}")
+    return 0
+
+
+def _measure(area: str, quick: bool) -> Iterator[Row]:
+    """Measure an area."""
+    print(f"[bench] measuring {area}", file=sys.stderr, flush=True)
+    measure = importlib.import_module(f"bench.areas.{area}").rows
+    yield from measure(quick=quick) if area in LONG_AREAS else measure()
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse and check the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description=(
@@ -62,24 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = [area for area in options.areas if area not in AREAS]
     if unknown:
         parser.error(f"unknown area {', '.join(unknown)}; known areas: {', '.join(AREAS)}")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the processes of a running graph
-    rows: list[Row] = []
-    try:
-        for area in options.areas or AREAS:
-            print(f"[bench] measuring {area}", file=sys.stderr, flush=True)
-            measure = importlib.import_module(f"bench.areas.{area}").rows
-            for row in measure(quick=options.quick) if area in LONG_AREAS else measure():
-                print(line(row), flush=True)
-                rows.append(row)
-    except KeyboardInterrupt:
-        print("[bench] interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
-    write_rows(options.output, rows)
-    limited = [row for row in rows if row.reach is not None]
-    missing = "" if is_counted() else "; perf counts no instructions here"
-    reached = f"{sum(row.reached for row in limited)} of {len(limited)} figures reached"
-    print(f"[bench] {reached}{missing}; {options.output}")
-    return 0
+    return options
 
 
 if __name__ == "__main__":

@@ -39,6 +39,8 @@ _EVENTS = 0.02  # share of requests before which a stick is pulled or plugged in
 _SHARE = 0.95  # least throughput, relative to one stick's times the number of sticks
 
 _Inputs = dict[str, NDArray[Any]]
+_Request = tuple[str, _Inputs]
+"""Name of a model, and its inputs."""
 
 
 def rows(*, quick: bool = False) -> Iterator[Row]:
@@ -71,26 +73,44 @@ def _chaos(count: int, folder: str) -> Iterator[Row]:
     """Measure while sticks are unplugged and plugged in at random; at least one ready stick always stays."""
     sticks, host = _host(_CHAOS_STICKS, folder)
     host.start(refresh_period=0.05, retry_period=0.005)
-    random = np.random.default_rng(0)
-    pulled = 0
+    hand = _Hand(sticks, host)
+    requests = _requests(count)
+    answers = _run(host, requests, hand.pull_or_plug)
+    host.close()
+    lost = sum(not isinstance(answer, InferenceResult) for answer in answers)
+    case = f"{count} requests on {_CHAOS_STICKS} sticks that come and go"
+    yield Row(AREA, case, "sticks pulled", hand.pulled, "", None, "higher")
+    yield Row(AREA, case, "wrong results", _wrong_results(requests, answers), "", 0, "lower")
+    yield Row(AREA, case, "requests without a result", lost, "", 0, "lower")
 
-    def disturb(_number: int) -> None:
-        nonlocal pulled
-        if random.random() > _EVENTS:
+
+class _Hand:
+    """Pulls sticks and plugs them in again, at random."""
+
+    def __init__(self, sticks: Sequence[VirtualEdgeTpu], host: ModelHost) -> None:
+        self.pulled = 0
+        """Number of times that a stick was pulled."""
+        self._sticks = sticks
+        self._host = host
+        self._random = np.random.default_rng(0)
+
+    def pull_or_plug(self, _number: int) -> None:
+        """Before a request, sometimes pull a stick, unless no other one is ready, or plug it in again."""
+        if self._random.random() > _EVENTS:
             return
-        chosen = int(random.integers(len(sticks)))
+        sticks, chosen = self._sticks, int(self._random.integers(len(self._sticks)))
         if not sticks[chosen].is_plugged:
             sticks[chosen].plug()
             return
-        status = host.status().sticks
+        status = self._host.status().sticks
         others = [number for number in range(len(sticks)) if number != chosen]
         if any(status[number].state is State.READY and sticks[number].is_plugged for number in others):
             sticks[chosen].unplug()
-            pulled += 1
+            self.pulled += 1
 
-    requests = _requests(count)
-    answers = _run(host, requests, disturb)
-    host.close()
+
+def _wrong_results(requests: Sequence[_Request], answers: Sequence[Any]) -> int:
+    """Number of results that differ from LiteRT's."""
     engines = {f"dense_{size}": CpuEngine(dense.build(size)) for size in SIZES}
     expected: dict[tuple[str, int], NDArray[Any]] = {}
     wrong = 0
@@ -100,11 +120,7 @@ def _chaos(count: int, folder: str) -> Iterator[Row]:
             expected[key] = engines[name].run(inputs)["y"]
         if isinstance(answer, InferenceResult):
             wrong += not np.array_equal(answer.outputs["y"], expected[key])
-    lost = sum(not isinstance(answer, InferenceResult) for answer in answers)
-    case = f"{count} requests on {_CHAOS_STICKS} sticks that come and go"
-    yield Row(AREA, case, "sticks pulled", pulled, "", None, "higher")
-    yield Row(AREA, case, "wrong results", wrong, "", 0, "lower")
-    yield Row(AREA, case, "requests without a result", lost, "", 0, "lower")
+    return wrong
 
 
 def _host(count: int, folder: str) -> tuple[list[VirtualEdgeTpu], ModelHost]:
@@ -123,7 +139,7 @@ def _open(stick: VirtualEdgeTpu, on_phase: Any) -> EdgeTpu:
     return EdgeTpu.open(stick, on_phase=on_phase)
 
 
-def _requests(count: int) -> list[tuple[str, _Inputs]]:
+def _requests(count: int) -> list[_Request]:
     random = np.random.default_rng(0)
     inputs = {
         size: [{"x": random.integers(0, 256, (1, size), np.uint8)} for _ in range(_INPUTS)] for size in SIZES
@@ -132,9 +148,7 @@ def _requests(count: int) -> list[tuple[str, _Inputs]]:
     return [(f"dense_{size}", inputs[size][number]) for size, number in zip(sizes, numbers, strict=True)]
 
 
-def _run(
-    host: ModelHost, requests: Sequence[tuple[str, _Inputs]], before: Callable[[int], None]
-) -> list[Any]:
+def _run(host: ModelHost, requests: Sequence[_Request], before: Callable[[int], None]) -> list[Any]:
     """The answers to all requests, _IN_FLIGHT of which run at a time; `before` is called before each."""
     answers: list[Any] = [None] * len(requests)
     finished: SimpleQueue[None] = SimpleQueue()
