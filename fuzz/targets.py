@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -133,16 +134,12 @@ def places_sample() -> Sample:
     database = PlaceDatabase()
     database.add("office", [1.0, 0.0])
     database.add("küche", [0.0, 1.0])
-    with NamedTemporaryFile(suffix=".npz") as file:
-        database.save(file.name)
-        return Sample("places", Path(file.name).read_bytes())
+    return _archive("places", database.save)
 
 
 def _places(data: bytes) -> None:
-    with NamedTemporaryFile(suffix=".npz") as file:
-        file.write(data)
-        file.flush()
-        PlaceDatabase.load(file.name, 4096)
+    with _file_of(data) as path:
+        PlaceDatabase.load(path, 4096)
 
 
 def examples_sample() -> Sample:
@@ -150,16 +147,28 @@ def examples_sample() -> Sample:
     examples = TaughtExamples()
     examples.add("mug", [[1.0, 0.0]])
     examples.add("tür", [[0.0, 1.0]])
-    with NamedTemporaryFile(suffix=".npz") as file:
-        examples.save(file.name)
-        return Sample("classes", Path(file.name).read_bytes())
+    return _archive("classes", examples.save)
 
 
 def _examples(data: bytes) -> None:
+    with _file_of(data) as path:
+        TaughtExamples.load(path)
+
+
+def _archive(name: str, save: Callable[[str], object]) -> Sample:
+    """The content of a file that `save` writes to a path."""
+    with NamedTemporaryFile(suffix=".npz") as file:
+        save(file.name)
+        return Sample(name, Path(file.name).read_bytes())
+
+
+@contextmanager
+def _file_of(data: bytes) -> Iterator[str]:
+    """The path of a file with this content."""
     with NamedTemporaryFile(suffix=".npz") as file:
         file.write(data)
         file.flush()
-        TaughtExamples.load(file.name)
+        yield file.name
 
 
 def image_samples() -> list[Sample]:
@@ -174,8 +183,11 @@ def _compiled_model(data: bytes) -> None:
 
 
 def _texts(bitstreams: Sequence[Sample]) -> list[Sample]:
-    shortest = sorted(bitstreams, key=lambda each: len(each.data))[:4]
-    return [Sample(each.name, to_text(disassemble(each.data)).encode()) for each in shortest]
+    return [Sample(each.name, to_text(disassemble(each.data)).encode()) for each in _shortest(bitstreams)]
+
+
+def _shortest(samples: Sequence[Sample]) -> list[Sample]:
+    return sorted(samples, key=lambda each: len(each.data))[:4]
 
 
 def _instructions(data: bytes) -> None:
@@ -201,10 +213,9 @@ def dense_sample() -> Sample:
 
 
 def _operation_texts(bitstreams: Sequence[Sample]) -> list[Sample]:
-    shortest = sorted(bitstreams, key=lambda each: len(each.data))[:4]
     return [
         Sample(each.name, operation_assembly.to_text(split([each.data])[0].operations).encode())
-        for each in shortest
+        for each in _shortest(bitstreams)
     ]
 
 
