@@ -8,7 +8,7 @@ continues. FatalError and the end of rclpy's context still end the process.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
@@ -89,7 +89,7 @@ def report(nodes: Iterable[Node], source: str, error: Exception) -> None:
     """
     if isinstance(error, ENDING):
         raise error
-    node = _culprit(list(nodes), error)
+    node = next(iter(culprits(list(nodes), error)), None)
     if node is None or not node.context.ok():
         raise error
     if isinstance(node, CountsFailures):
@@ -290,7 +290,7 @@ def _take_answer(executor: SingleThreadedExecutor, client: Client) -> Callable[[
     return execute
 
 
-def _culprit(nodes: list[Node], error: Exception) -> Node | None:
-    """Return the node with a method in the traceback, else the first."""
+def culprits(nodes: Sequence[Node], error: Exception) -> Sequence[Node]:
+    """Return the nodes with a method in the traceback; all of them if there is none."""
     seen = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return next((node for node in nodes if any(node is each for each in seen)), nodes[0] if nodes else None)
+    return [node for node in nodes if any(node is each for each in seen)] or nodes

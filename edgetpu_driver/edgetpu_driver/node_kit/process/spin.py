@@ -22,6 +22,7 @@ from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import get_rmw_implementation_identifier
 
 from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.node_kit.executor.callback_guard import culprits
 from edgetpu_driver.node_kit.executor.executor import make_executor
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.middleware.damaged_requests import refuse_damaged_requests
@@ -166,10 +167,9 @@ def _report(error: Exception, nodes: Sequence[Node]) -> int:
     """Report an error in one line; an unexpected one is logged by the node it came from, if known."""
     if isinstance(error, _EXPECTED):
         return _print_error(error, EXIT_FAILURE)
-    seen = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
-    culprits = [node for node in nodes if any(node is each for each in seen)] or list(nodes)
-    names = ", ".join(node.get_fully_qualified_name() for node in culprits) or "no node yet"
-    logger = culprits[0].get_logger() if culprits else get_logger(os.path.basename(sys.argv[0]))
+    found = culprits(nodes, error)
+    names = ", ".join(node.get_fully_qualified_name() for node in found) or "no node yet"
+    logger = found[0].get_logger() if found else get_logger(os.path.basename(sys.argv[0]))
     logger.fatal(f"unexpected {type(error).__name__} in {names}: {one_line(error)}")
     logger.debug("".join(traceback.format_exception(error)))
     return EXIT_FAILURE
