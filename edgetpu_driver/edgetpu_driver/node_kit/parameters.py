@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -59,15 +60,17 @@ class Setting:
         )
         if self.choices:
             descriptor.additional_constraints = self._one_of_choices()
-        if self.minimum is not None or self.maximum is not None:
-            if isinstance(self.default, float):
-                low = float("-inf") if self.minimum is None else float(self.minimum)
-                high = float("inf") if self.maximum is None else float(self.maximum)
-                descriptor.floating_point_range = [FloatingPointRange(from_value=low, to_value=high)]
-            else:
-                low_int = -(2**63) if self.minimum is None else int(self.minimum)
-                high_int = 2**63 - 1 if self.maximum is None else int(self.maximum)
-                descriptor.integer_range = [IntegerRange(from_value=low_int, to_value=high_int)]
+        if self.minimum is None and self.maximum is None:
+            return descriptor
+        low, high = self.minimum, self.maximum
+        if isinstance(self.default, float):
+            low, high = -math.inf if low is None else low, math.inf if high is None else high
+            descriptor.floating_point_range = [
+                FloatingPointRange(from_value=float(low), to_value=float(high))
+            ]
+        else:
+            low, high = -(2**63) if low is None else low, 2**63 - 1 if high is None else high
+            descriptor.integer_range = [IntegerRange(from_value=int(low), to_value=int(high))]
         return descriptor
 
     def _default_in_words(self) -> str:
