@@ -11,7 +11,7 @@ from edgetpu_driver.compiled_model import CompiledModel, Parameters
 from edgetpu_driver.darwinn.parameters.layer_layout import LayerLayout
 from edgetpu_driver.darwinn.requantisation import multipliers
 from edgetpu_driver.errors import EdgeTpuError
-from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph
+from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph
 from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair, weight_operands
 from edgetpu_driver.toolchain.retargeting.operator_requantisation import has_own_multipliers
 from edgetpu_driver.weights.network_layers import LayerSection, encode_network, without_last_row
@@ -62,39 +62,49 @@ def _encoded(pair: GraphPair, placed: PlacedSection, new: LayerSection) -> NDArr
     layout = placed.section.layout
     if not isinstance(layout, LayerLayout) or not isinstance(new.layout, LayerLayout):
         return new.data
-    if all(
+    same_form = all(
         getattr(layout, each) == getattr(new.layout, each) for each in ("header", "inputs_first", "block")
-    ):
-        return new.data
-    operator = pair.new.operators[placed.section.operator]
-    if new.tensor == ABSENT:
-        return new.data
-    source, weights, result = (
-        pair.new.tensors[index] for index in (operator.inputs[0], operator.inputs[1], operator.outputs[0])
     )
-    bias = None
-    if layout.header.bias:
-        index = operator.inputs[2] if len(operator.inputs) > 2 else ABSENT
-        data = pair.new.tensors[index].data if index != ABSENT else bytes(4 * layout.channels)
-        bias = np.frombuffer(data, np.int32)
-    elif new.layout.header.bias:
-        raise pair.refusal(
-            placed.section.operator, "it was compiled without a bias, and has no space for one"
-        )
-    of_channels = None
-    if layout.header.multipliers:
-        scales = np.broadcast_to(weights.quantization.scales, layout.channels)
-        of_channels = multipliers(source.spec.scale, scales, result.spec.scale)
-    elif has_own_multipliers(weights):
+    if same_form or new.tensor == ABSENT:
+        return new.data
+    number = placed.section.operator
+    operator = pair.new.operators[number]
+    weights = pair.new.tensors[operator.inputs[1]]
+    if new.layout.header.bias and not layout.header.bias:
+        raise pair.refusal(number, "it was compiled without a bias, and has no space for one")
+    if has_own_multipliers(weights) and not layout.header.multipliers:
         reason = "it was compiled with one scale for all channels, and has no space for several"
-        raise pair.refusal(placed.section.operator, reason)
+        raise pair.refusal(number, reason)
     section = np.zeros(layout.size, np.uint8)
     try:
-        layout.encode_header(section, bias=bias, multipliers=of_channels)
+        layout.encode_header(
+            section,
+            bias=_bias(pair.new, operator, layout.channels) if layout.header.bias else None,
+            multipliers=_multipliers(pair.new, operator, layout.channels)
+            if layout.header.multipliers
+            else None,
+        )
         layout.encode(np.frombuffer(weights.data, weights.dtype).reshape(weights.shape), section)
     except EdgeTpuError as error:
-        raise pair.refusal(placed.section.operator, str(error)) from None
+        raise pair.refusal(number, str(error)) from None
     return section
+
+
+def _bias(graph: Subgraph, operator: Operator, channels: int) -> NDArray[np.int32]:
+    """The bias of a layer, [channels]; zeros if it has none."""
+    index = operator.inputs[2] if len(operator.inputs) > 2 else ABSENT
+    if index == ABSENT:
+        return np.zeros(channels, np.int32)
+    return np.frombuffer(graph.tensors[index].data, np.int32)
+
+
+def _multipliers(graph: Subgraph, operator: Operator, channels: int) -> NDArray[np.float32]:
+    """The factors from sums to output steps, [channels]."""
+    source, weights, result = (
+        graph.tensors[index] for index in (operator.inputs[0], operator.inputs[1], operator.outputs[0])
+    )
+    scales = np.broadcast_to(weights.quantization.scales, channels)
+    return multipliers(source.spec.scale, scales, result.spec.scale)
 
 
 def _is_changed(pair: GraphPair, index: int) -> bool:
