@@ -138,10 +138,8 @@ class WeightQuantiser:
             single = array.astype(np.float32, copy=False)
         if not np.all(np.isfinite(single)):
             raise InputError(f"expected weights that are finite as float32; got {_not_finite(single)}")
-        if (
-            array.dtype != np.float64
-        ):  # in others, such as int8 and float16, scales would overflow or be coarse
-            array = single
+        if array.dtype != np.float64:
+            array = single  # in int8 or float16, for example, scales would overflow or be coarse
         if tensor.is_matrix:
             return array
         return (array.reshape(-1, self._size[0]).T if tensor.rows_last else array).reshape(self._size)
