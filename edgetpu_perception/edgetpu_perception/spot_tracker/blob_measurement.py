@@ -14,6 +14,7 @@ from edgetpu_perception.confidence_ramp import ramp
 from edgetpu_perception.spot_tracker.background import ROUNDING_NOISE, Background
 from edgetpu_perception.spot_tracker.blob import Blob, Moments, cut_off_error, moments, solidity
 from edgetpu_perception.spot_tracker.camera_lamp import place_blob
+from edgetpu_perception.spot_tracker.evidence_map import EvidenceMap
 from edgetpu_perception.spot_tracker.spot_decoder import CameraPixels, Spot
 
 HARD_EDGE_SIGMA = 0.16
@@ -123,10 +124,8 @@ Derived: [1, -2, 1] along both axes.
 
 
 def measure_blob(
-    evidence: NDArray[Any],
+    output: EvidenceMap,
     grey: NDArray[np.uint8] | None,
-    background: Background,
-    contrast: float,
     threshold: float,
     blob: Blob,
     confidence: float,
@@ -135,10 +134,11 @@ def measure_blob(
 ) -> Spot:
     """Centroid of a blob, weighted with the excess over the threshold, and its sigmas.
 
-    `evidence`: [H, W], grey levels; `grey`: the model's input, uint8 [H, W], or None for a colour; `contrast`
-    and `threshold`: grey levels; `confidence`: its upper limit. It rises with the shape's
-    solidity, over the `solidity_range`, and falls with the distance to the centroid of the outline.
+    `grey`: the model's input, uint8 [H, W], or None for a colour; `threshold`: grey levels; `confidence`: its
+    upper limit. It rises with the shape's solidity, over the `solidity_range`, and falls with the distance to
+    the centroid of the outline.
     """
+    evidence, background, contrast, _ = output
     outline, weight, x, y = _weighted_centroid(evidence, blob, threshold)
     radius = math.sqrt(blob.area / math.pi)
     confidence *= ramp(solidity(blob, outline), *solidity_range)

@@ -12,12 +12,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.confidence_ramp import ramp
-from edgetpu_perception.spot_tracker.background import (
-    Background,
-    background_of,
-    cells_below,
-    clear_thresholds,
-)
+from edgetpu_perception.spot_tracker.background import clear_thresholds
 from edgetpu_perception.spot_tracker.blob import Blob, FoundBlob, find_blob
 from edgetpu_perception.spot_tracker.blob_measurement import (
     has_steep_outline,
@@ -28,6 +23,7 @@ from edgetpu_perception.spot_tracker.blob_measurement import (
 from edgetpu_perception.spot_tracker.camera_lamp import find_camera_lamp, place_small_spot
 from edgetpu_perception.spot_tracker.color_purity import purity_of_large_spot, purity_of_small_spot
 from edgetpu_perception.spot_tracker.disc_around_spot import SUFFICIENT_CONFIDENCE, spot_by_disc, whole_disc
+from edgetpu_perception.spot_tracker.evidence_map import EvidenceMap
 from edgetpu_perception.spot_tracker.fine_disc import find_fine_disc
 from edgetpu_perception.spot_tracker.fine_outline import place_by_outline
 from edgetpu_perception.spot_tracker.flat_target import (
@@ -120,16 +116,16 @@ _FLANK_CELLS = np.ones((5, 5), np.uint8)
 """Neighbourhood within the flank of a spot. Derived: 1 cell for the 3x3 average and 1 for a soft edge."""
 
 
-class EvidenceMap(NamedTuple):
-    """The model's output for one image, and what stands out of it."""
+class _Image(NamedTuple):
+    """One image, and what is known of it."""
 
-    evidence: NDArray[Any]
-    """Grey levels, [H, W]."""
-    background: Background
-    contrast: float
-    """The strongest cell over the background's level, grey levels."""
-    peak: tuple[int, int]
-    """Column and row of the strongest cell."""
+    pixels: NDArray[np.uint8]
+    """The model's input, [H, W, channels]."""
+    output: EvidenceMap
+    near: Position | None
+    """See SpotDecoder.decode, as for the following fields."""
+    cell: tuple[float, float]
+    camera: CameraPixels | None
 
 
 class EvidenceDecoder:
@@ -166,8 +162,9 @@ class EvidenceDecoder:
         camera: CameraPixels | None = None,
     ) -> Spot:
         """See SpotDecoder.decode; NO_SPOT if nothing stands out."""
-        output = self._map(outputs[self._name][0, :, :, 0])
-        large, blob = self._large_spot(image[0], output, near, cell, camera)
+        output = EvidenceMap.of(outputs[self._name][0, :, :, 0], self._dtype)
+        seen = _Image(image[0], output, near, cell, camera)
+        large, blob = self._large_spot(seen)
         grey = self._grey(image[0])
         if grey is None:
             return large
@@ -179,7 +176,7 @@ class EvidenceDecoder:
         if self._is_pure and self._weights is not None and large.confidence:
             purity = purity_of_large_spot(image[0], output.peak, by_outline, self._weights)
             large = _less_confident(large, purity)
-        found = self._small_or_large(image[0], grey, output, large, near, cell, camera)
+        found = self._small_or_large(seen, grey, large)
         sure = SUFFICIENT_CONFIDENCE if found is large else CERTAIN_CONFIDENCE
         hidden = found is large and _may_hide_lamp(large, grey, output)
         if camera is None or (found.confidence >= sure and not hidden):
@@ -187,45 +184,31 @@ class EvidenceDecoder:
         lamp = find_camera_lamp(grey, camera, self._weighted_sum)
         return lamp if lamp.confidence >= found.confidence else found
 
-    def _small_or_large(
-        self,
-        image: NDArray[np.uint8],
-        grey: NDArray[np.uint8],
-        output: EvidenceMap,
-        large: Spot,
-        near: Position | None,
-        cell: tuple[float, float],
-        camera: CameraPixels | None,
-    ) -> Spot:
+    def _small_or_large(self, seen: _Image, grey: NDArray[np.uint8], large: Spot) -> Spot:
         """The spot too small for the map, if brighter or more certain than the large one; else that one."""
+        output = seen.output
         level, least = output.background.level, SMALL_SPOT_CONTRAST_FACTOR * output.contrast
         if cv2.norm(grey, cv2.NORM_INF) - level < least:
             return large
-        small = find_small_spot(grey, cell[0] * cell[1], near)
+        small = find_small_spot(grey, seen.cell[0] * seen.cell[1], seen.near)
         if self._is_pure and self._weights is not None and small.confidence:
-            purity = purity_of_small_spot(image, small, camera, self._weights)
+            purity = purity_of_small_spot(seen.pixels, small, seen.camera, self._weights)
             small = small._replace(confidence=small.confidence * purity)
         brighter = small.level - level >= least
         if _is_same(small, large) or not (brighter or small.confidence > large.confidence):
             return large
-        spot = place_small_spot(small, grey, camera, self._weighted_sum)
-        spot = self._placed(spot, small.blob_in(grey.shape), cell, camera) or spot
+        spot = place_small_spot(small, grey, seen.camera, self._weighted_sum)
+        spot = self._placed(spot, small.blob_in(grey.shape), seen) or spot
         return large if spot is NO_SPOT else spot
 
-    def _large_spot(
-        self,
-        image: NDArray[np.uint8],
-        output: EvidenceMap,
-        near: Position | None,
-        cell: tuple[float, float],
-        camera: CameraPixels | None,
-    ) -> tuple[Spot, Blob | None]:
+    def _large_spot(self, seen: _Image) -> tuple[Spot, Blob | None]:
         """The strongest blob of the map, which averages over 3x3 cells; NO_SPOT if there is none."""
+        image, output = seen.pixels, seen.output
         clarity = ramp(output.contrast, MIN_CONTRAST, FULL_CONFIDENCE_CONTRAST)
         if clarity == 0.0:
             return NO_SPOT, None
-        best, best_blob = self._strongest_blob(image, output, clarity, near, camera)
-        placed = None if best_blob is None else self._placed(best, best_blob, cell, camera)
+        best, best_blob = self._strongest_blob(seen, clarity)
+        placed = None if best_blob is None else self._placed(best, best_blob, seen)
         if not self._colored:
             return placed or best, best_blob
         if placed is not None:
@@ -236,66 +219,50 @@ class EvidenceDecoder:
             return best, best_blob
         flat = cells_of_color(image, output.peak)
         shade = cells_of_color(image, output.peak, SHADE_TOLERANCE)
-        target = find_flat_target(flat, shade, near)
+        target = find_flat_target(flat, shade, seen.near)
         if target is not None and clarity * target.confidence > best.confidence:
             best, best_blob = flat_spot(target, clarity * target.confidence), target.blob
-            best = self._placed(best, best_blob, cell, camera) or best
+            best = self._placed(best, best_blob, seen) or best
         # White targets are searched for as shaded discs, too, which also finds discs of one flat level.
         return (best if self._is_white else _best_round_shape(best, flat, clarity)), best_blob
 
-    def _strongest_blob(
-        self,
-        image: NDArray[np.uint8],
-        output: EvidenceMap,
-        clarity: float,
-        near: Position | None,
-        camera: CameraPixels | None,
-    ) -> tuple[Spot, Blob | None]:
+    def _strongest_blob(self, seen: _Image, clarity: float) -> tuple[Spot, Blob | None]:
         """The spot of the best blob over all thresholds. `clarity`: confidence, 0..1, by the contrast."""
-        evidence, background, contrast, peak = output
-        grey = None if self._colored else image[:, :, 0]
+        output = seen.output
+        background, contrast = output.background, output.contrast
+        grey = None if self._colored else seen.pixels[:, :, 0]
         rival = background.level + MIN_RIVAL_CONTRAST_SHARE * contrast
         best, best_blob = NO_SPOT, None
         for threshold in clear_thresholds(background, contrast, self._shares):
-            found = find_blob(evidence, threshold, peak, rival, near)
-            blob, other = found.blob, found.rival
-            confidence = clarity * found.share * blob.compactness
+            found = find_blob(output.evidence, threshold, output.peak, rival, seen.near)
+            confidence = clarity * found.share * found.blob.compactness
             confidence *= _uniqueness(output, found, threshold)
-            confidence *= _clearness(image, found, contrast)
-            if confidence > best.confidence:
-                spot = measure_blob(
-                    evidence,
-                    grey,
-                    background,
-                    contrast,
-                    threshold,
-                    blob,
-                    confidence,
-                    self._solidity_range,
-                    camera,
-                )
-                if spot.confidence > best.confidence:
-                    best, best_blob = spot if other is None else spot._replace(rival=other), blob
+            confidence *= _clearness(seen.pixels, found, contrast)
+            if confidence <= best.confidence:
+                continue
+            limits = confidence, self._solidity_range
+            spot = measure_blob(output, grey, threshold, found.blob, *limits, seen.camera)
+            if spot.confidence > best.confidence:
+                best = spot if found.rival is None else spot._replace(rival=found.rival)
+                best_blob = found.blob
             if best.confidence >= SUFFICIENT_CONFIDENCE:
                 break
         return best, best_blob
 
-    def _placed(
-        self, spot: Spot, blob: Blob, cell: tuple[float, float], camera: CameraPixels | None
-    ) -> Spot | None:
+    def _placed(self, spot: Spot, blob: Blob, seen: _Image) -> Spot | None:
         """Measure the spot by its outline in the camera's pixels; None if they do not show it.
 
         Bright and white spots are measured this way only if the border cuts them off, bright ones also if
         they are a few cells wide. Otherwise the glow of a light and the shade of a white ball tell their
         positions.
         """
-        if camera is None or spot is NO_SPOT:
+        if seen.camera is None or spot is NO_SPOT:
             return None
         is_colored = self._colored and self._weights is not None and not self._is_white
-        squeezed = not self._colored and max(cell) > SQUEEZED * min(cell)
+        squeezed = not self._colored and max(seen.cell) > SQUEEZED * min(seen.cell)
         if not (is_colored or squeezed or any(blob.touches_border)):
             return None
-        return place_by_outline(spot, blob, camera, self._weighted_sum)
+        return place_by_outline(spot, blob, seen.camera, self._weighted_sum)
 
     def _may_be_part_of_disc(self, large: Spot, blob: Blob | None, output: EvidenceMap) -> bool:
         """Whether the target may be a disc around the spot: a ball of which the spot is the bright side."""
@@ -321,20 +288,6 @@ class EvidenceDecoder:
         assert self._weights is not None
         weighted: NDArray[np.uint8] = cv2.transform(pixels, self._weights)
         return weighted
-
-    def _map(self, grid: NDArray[Any]) -> EvidenceMap:
-        """The map of a model's output, [H, W]."""
-        evidence, below = self._evidence(grid)
-        background = background_of(below)
-        _, top, _, peak = cv2.minMaxLoc(evidence)
-        return EvidenceMap(evidence, background, top - background.level, (peak[0], peak[1]))
-
-    def _evidence(self, grid: NDArray[Any]) -> tuple[NDArray[Any], Sequence[float]]:
-        """The map in grey levels, [H, W], and its `cells_below`. Maps of floats need no conversion."""
-        if self._dtype.kind == "f":
-            return grid, cells_below(np.clip(np.rint(grid), 0, 255).astype(np.uint8))
-        evidence: NDArray[np.uint8] = grid.view(np.uint8) ^ np.uint8(0x80) if self._dtype == np.int8 else grid
-        return evidence, cells_below(evidence)
 
 
 def _less_confident(spot: Spot, factor: float) -> Spot:
