@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
 from edgetpu_driver.files import npz_archive as archive
+from edgetpu_perception.graphs import families
 from edgetpu_perception.nodes import spot_tracker_node
 from edgetpu_perception.nodes.persistent_state import PersistentState, StateError
 from edgetpu_perception.nodes.template_json import template_from_state, template_state
@@ -238,14 +239,14 @@ def test_a_kept_color_whose_model_cannot_be_written_costs_one_warning(
     state.parent.mkdir(parents=True)
     values = {"color": "blue"}
     state.write_text(json.dumps({"format": 1, "parameters": {"color": "", "model": ""}, "values": values}))
-    write, warnings = spot_tracker_node.models.write_model, []
+    write, warnings = families.write_model, []
 
     def full(name: str, *arguments: Any) -> Path:
         if name.startswith("spot_color"):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return write(name, *arguments)
 
-    monkeypatch.setattr(spot_tracker_node.models, "write_model", full)
+    monkeypatch.setattr(families, "write_model", full)
     monkeypatch.setattr(PersistentState, "ignore", lambda _, error: warnings.append(str(error)))
     node = spot_tracker_node.SpotTrackerNode()
     color = node.algorithm.color

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any, ClassVar
 
 from rclpy.client import Client
 from rclpy.task import Future
 from sensor_msgs.msg import CameraInfo
 
-from edgetpu_driver.errors import reason_of
+from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.images.conversion_cache import CameraImage
@@ -93,14 +92,20 @@ class PerceptionNode(ImageNode):
         """
         if self.values["model"]:
             return super().model_to_load()
-        directory = self._model_dir()
         try:
-            models.write_model(self.algorithm.model, directory)
-        except OSError as error:
-            raise FatalError(
-                f"cannot write the model {self.algorithm.model} to {directory}: {reason_of(error)}"
-            ) from error
+            self.provide_graph(self.algorithm.model)
+        except EdgeTpuError as error:
+            raise FatalError(str(error)) from error
         return self.algorithm.model
+
+    def provide_graph(self, name: str) -> None:
+        """Write one of the suite's own graphs to where the driver finds it; EdgeTpuError if that fails."""
+        directory = user_path(self.values["model_dir"] or default_model_dir())
+        try:
+            models.write_model(name, directory)
+        except OSError as error:
+            reason = error.strerror or error
+            raise EdgeTpuError(f"cannot write the model {name} to {directory}: {reason}") from error
 
     def prepare(self, image: CameraImage) -> None:
         """Tell the algorithm the camera of an image."""
@@ -143,6 +148,3 @@ class PerceptionNode(ImageNode):
         if client.service_is_ready():
             request = UnloadModel.Request(name=name, client=self.get_fully_qualified_name())
             self._unloading = client, client.call_async(request)
-
-    def _model_dir(self) -> Path:
-        return user_path(self.values["model_dir"] or default_model_dir())

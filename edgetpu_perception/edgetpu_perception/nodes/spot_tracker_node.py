@@ -37,7 +37,6 @@ from edgetpu_driver.weights.weight_request import WeightResult
 from edgetpu_msgs.msg import ServoError
 from edgetpu_msgs.srv import SetColor
 from edgetpu_perception.debug_images import spot_picture
-from edgetpu_perception.graphs import families as models
 from edgetpu_perception.graphs import spot_tracker_evidence as graph
 from edgetpu_perception.graphs.color_weights import COLORS, ColorError, color_filter, color_weights
 from edgetpu_perception.nodes.perception_parameters import model_size, perception_settings
@@ -130,7 +129,8 @@ class SpotTrackerNode(WeightUpdatingNode):
             return None
         try:
             color_weights(color)
-            self._provide(self._graph_name(color))
+            if not self.values["model"]:
+                self.provide_graph(self._graph_name(color))
         except (EdgeTpuError, ValueError, TypeError) as error:
             self._kept.ignore(error)
             return None
@@ -140,16 +140,6 @@ class SpotTrackerNode(WeightUpdatingNode):
     def _graph_name(self, color: Color) -> str:
         """Name of the suite's own graph for a colour."""
         return graph.name(color, self.values["size"], self.values["size"])
-
-    def _provide(self, name: str) -> None:
-        """Write the suite's own graph unless `model` replaces it; EdgeTpuError if it cannot be written."""
-        if self.values["model"]:
-            return
-        try:
-            models.write_model(name, self._model_dir())
-        except OSError as error:
-            reason = error.strerror or error
-            raise EdgeTpuError(f"cannot write the model {name} to {self._model_dir()}: {reason}") from None
 
     def name_for(self, model: str) -> str:
         """Return a name that only this node uses; empty if the model keeps the weights in its file."""
@@ -226,6 +216,6 @@ class SpotTrackerNode(WeightUpdatingNode):
         if self.values["model"]:
             raise ModelUnsupportedError(f"expected a model for a colour; '{self.values['model']}' takes grey")
         name = self._graph_name(color)
-        self._provide(name)  # before anything changes: the disk may be full
+        self.provide_graph(name)  # before anything changes: the disk may be full
         self._tracker.set_color(color)
         self.run_model(name)
