@@ -194,14 +194,17 @@ class ShiftChoice:
             decided = ramp(first.of_texture - second.of_texture, *ALIAS_LEAD_RANGE)
             if decided > certainty:
                 index, certainty = first.index, decided
-            elif expected is not None:
-                away = {other: math.dist(self._whole(other), expected) for other in (index, *likely)}
-                next_one, after = sorted(away, key=away.__getitem__)[:2]
-                # Nearer than a quarter of the way from one to the other.
-                if 3 * away[next_one] < away[after]:
-                    index, certainty = next_one, 1.0
+            elif expected is not None and (near := self._as_before(expected, [index, *likely])) is not None:
+                index, certainty = near, 1.0
         others = [other for other in known if other != index]
         return best if index == best.index else self._refined(index), others, certainty
+
+    def _as_before(self, expected: Motion, indices: Sequence[ShiftIndex]) -> ShiftIndex | None:
+        """The whole shift that continues the motion, unless another one does so almost as well."""
+        away = {index: math.dist(self._whole(index), expected) for index in indices}
+        next_one, after = sorted(away, key=away.__getitem__)[:2]
+        # Nearer than a quarter of the way from one to the other.
+        return next_one if 3 * away[next_one] < away[after] else None
 
     def _aliases(self, scores: ShiftScores, index: ShiftIndex) -> dict[ShiftIndex, float]:
         """Leads over the other shifts at which the same texture repeats."""

@@ -28,6 +28,12 @@ class PossibleReturn:
     agreeing_views: int
     """Number of successive views with the same correction."""
 
+    @classmethod
+    def after(cls, before: PossibleReturn | None, known: Keyframe, correction: Matrix) -> PossibleReturn:
+        """The possible return after one more view. `before`: that of the view before, None if it had none."""
+        agrees = before and angle_between(correction, before.correction) < limits.SAME_ORIENTATION
+        return cls(known, correction, before.agreeing_views + 1 if before and agrees else 1)
+
 
 class LoopClosure:
     """Measures views against keyframes that were made before the camera turned away or was lost."""
@@ -94,13 +100,9 @@ class LoopClosure:
         if angle_between(correction, np.eye(3)) > max_correction:
             return None
         if variance_between > limits.UNCERTAIN_SIGMA**2 and known.key.spread < limits.MIN_UNAMBIGUOUS_SPREAD:
-            agrees = (
-                possible_return
-                and angle_between(correction, possible_return.correction) < limits.SAME_ORIENTATION
-            )
-            agreeing_views = possible_return.agreeing_views + 1 if possible_return and agrees else 1
-            if agreeing_views < limits.MIN_AGREEING_VIEWS:
-                self._possible_return = PossibleReturn(known, correction, agreeing_views)
+            seen = PossibleReturn.after(possible_return, known, correction)
+            if seen.agreeing_views < limits.MIN_AGREEING_VIEWS:
+                self._possible_return = seen
                 return None
         if known.variance >= variance:
             return pose
