@@ -55,6 +55,11 @@ class _Sent:
     due: float = 0.0
     """Time from which the next one may be sent, s."""
 
+    def allows(self, tap: Any, now: float) -> bool:
+        """Whether the picture of a tap, which may be None, is new and may be sent now."""
+        is_new = tap is not None and tap.number and (tap, tap.number) != (self.tap, self.number)
+        return bool(is_new) and now >= self.due
+
 
 async def stream(
     dashboard: Any,
@@ -156,18 +161,11 @@ class _PictureFeed:
         while True:
             now = time.monotonic()
             for name in sorted(self._views, key=lambda each: self._of(each).due):
-                sent = self._of(name)
                 # Looked up each time, because it may change between drawn here and drawn by the node.
                 tap = self._dashboard.view.pictures.tap(self._views[name])
-                if (
-                    now < sent.due
-                    or tap is None
-                    or not tap.number
-                    or (tap, tap.number) == (sent.tap, sent.number)
-                ):
-                    continue
-                self._sent[name] = _Sent(tap, tap.number, self._next_due(now))
-                return name, tap
+                if self._of(name).allows(tap, now):
+                    self._sent[name] = _Sent(tap, tap.number, self._next_due(now))
+                    return name, tap
             due = min((self._of(name).due for name in self._views), default=now)
             await asyncio.sleep(max(due - now, _POLL))
 
