@@ -37,7 +37,7 @@ def real_range(spec: TensorSpec) -> tuple[float, float] | None:
 
 
 def real_values(values: NDArray[Any], spec: TensorSpec) -> NDArray[np.float32]:
-    """The values of an output, or of a part of it, as float32."""
+    """The real values of an output, or of any part of it, as float32 of the same shape."""
     return spec.dequantise(values) if is_quantised(spec) else values.astype(np.float32, copy=False)
 
 

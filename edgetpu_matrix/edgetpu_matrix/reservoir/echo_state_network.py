@@ -30,7 +30,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def spectral_radius(matrix: NDArray[np.float64]) -> float:
-    """Largest absolute value of an eigenvalue, to 1 in 10 000.
+    """Largest absolute value of an eigenvalue of a matrix [n, n], to 1 in 10 000.
 
     By Gelfand's formula, |A^k|^(1/k) for a large k: matrix products are ten times faster than an eigenvalue
     solver, which takes seconds for a size of 1024.

@@ -266,14 +266,14 @@ class Followers:
         return weights if self.side is None else weights * self.side
 
     def share(self, weights: NDArray[np.float64], areas: NDArray[np.float64]) -> float:
-        """Share of the picture that has texture and follows the shift with these `weights`: 0..1.
+        """Share of the picture that has texture and follows the shift: 0..1.
 
-        `areas`: share of the picture that each neighbourhood stands for, [neighbourhoods].
+        `weights`: of the neighbourhoods, [n]. `areas`: share of the picture that each stands for, [n].
         """
         return float((weights * self.texture) @ areas)
 
     def share_of_texture(self, weights: NDArray[np.float64]) -> float:
-        """Share of the texture that follows the shift with these `weights`: 0..1."""
+        """Share of the texture that follows the shift, 0..1. `weights`: of the neighbourhoods, [n]."""
         return float(weights @ self.texture) / max(float(self.texture.sum()), 1.0)
 
 
@@ -308,7 +308,10 @@ def _about(dx: float, dy: float, unit: float) -> NDArray[np.float64]:
 
 
 def follow(left: NDArray[Any]) -> NDArray[Any]:
-    """1 for neighbourhoods whose remaining squares, over the limit, are at most 1; else less. In place."""
+    """Weights of neighbourhoods, [n], in place of `left`: 1 where that is at most 1, else 1 over its square.
+
+    `left`: sum of squares that the motion leaves in each, over the largest that noise leaves.
+    """
     np.maximum(left, 1.0, out=left)
     np.square(left, out=left)
     np.reciprocal(left, out=left)

@@ -142,7 +142,7 @@ class NormalEquations:
         return variance
 
     def agreement(self, step: Vector, weights: NDArray[np.float64]) -> float:
-        """Correlation of the two frames after a step, -1..1, in neighbourhoods with these `weights`."""
+        """Correlation of the two frames after a step, -1..1. `weights`: of the neighbourhoods, [n]."""
         x, y, c = step
         xx, xy, xc, xr, yy, yc, yr, cc, cr, rr = self.sums.dot(np.square(weights)).tolist()
         left = x * (xx * x + 2 * (xy * y + xc * c - xr)) + y * (yy * y + 2 * (yc * c - yr))

@@ -90,7 +90,7 @@ class WindowScores:
         return windows[:, self._mask]
 
     def centered(self, image: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Brightness of an image minus that of the template: small numbers, as float32 has only 24 bits."""
+        """Brightness of an image [H, W] minus the template's mean: small numbers, as float32 has 24 bits."""
         brightness: NDArray[np.float32] = cv2.subtract(image, self._mean, dtype=cv2.CV_32F)
         return brightness
 
@@ -149,7 +149,7 @@ class CorrelationLocator:
         return self._peaks(cells, steps)
 
     def find_without_model(self, cells: NDArray[np.uint8]) -> list[Candidate]:
-        """Candidates in an image of any size without an inference; the correlation runs on the CPU."""
+        """Candidates in an image [H, W] of any size without an inference; the CPU correlates."""
         response = cv2.matchTemplate(cells.astype(np.float32), self.weights.astype(np.float32), cv2.TM_CCORR)
         return self._peaks(cells, cv2.multiply(response, 1.0 / self._scale))
 

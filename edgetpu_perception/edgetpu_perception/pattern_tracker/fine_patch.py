@@ -141,7 +141,7 @@ def _whole_squares(levels: NDArray[np.uint8], side: int) -> NDArray[np.float32]:
 
 
 def averaged(levels: NDArray[np.float32], side: int) -> NDArray[np.float32]:
-    """Means over squares that begin at the first px; px that do not fill a square are left out."""
+    """Means of [h, w] over squares that begin at the first px; px that do not fill a square are left out."""
     rows, columns = levels.shape[0] // side, levels.shape[1] // side
     used = levels[: rows * side, : columns * side]
     averages: NDArray[np.float32] = cv2.resize(used, (columns, rows), interpolation=cv2.INTER_AREA)

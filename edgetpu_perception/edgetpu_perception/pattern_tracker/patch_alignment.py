@@ -150,7 +150,7 @@ class Alignment(NamedTuple):
 def pooled(
     values: NDArray[np.float32], mask: NDArray[np.bool_], pool: int
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Values and mask averaged over pool x pool px; a cell counts if at least 90 % of it does."""
+    """Values and mask, [h, w], averaged over pool x pool px; a cell counts if at least 90 % of it does."""
     if pool == 1:
         return values, mask
     size = values.shape[1] // pool, values.shape[0] // pool

@@ -218,14 +218,18 @@ def _edge_variances(blob: Blob, hardness: float, radius: float) -> tuple[float, 
 
 
 def noise_outside(image: NDArray[np.uint8], outside: NDArray[np.uint8]) -> float:
-    """Standard deviation of a cell of the map outside a blob, as if all deviation in the image were noise."""
+    """Standard deviation of a cell of the map outside a blob, as if all deviation in the image were noise.
+
+    `image`: the model's input, [H, W, channels]; `outside`: [H, W], 0 in the blob.
+    """
     return _noise_of(cv2.meanStdDev(image, mask=outside)[1])
 
 
 def most_noise_outside(image: NDArray[np.uint8], area: int) -> float:
     """Upper limit of `noise_outside` a blob of `area` cells, without a mask, which takes longer.
 
-    Without the blob, the sum of squared deviations is not larger, whatever the blob is like.
+    `image`: the model's input, [H, W, channels]. Without the blob, the sum of squared deviations is not
+    larger, whatever the blob is like.
     """
     total = image.shape[0] * image.shape[1]
     return _noise_of(cv2.meanStdDev(image)[1]) * math.sqrt(total / (total - area))

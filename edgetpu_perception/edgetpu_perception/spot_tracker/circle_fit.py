@@ -57,7 +57,7 @@ class Outline(NamedTuple):
         return self.at(np.flatnonzero(apart < distance))
 
     def at(self, index: NDArray[np.intp]) -> Outline:
-        """Some of its points."""
+        """Its points with these indices, [n]."""
         return Outline(self.values.take(index, axis=1))
 
 

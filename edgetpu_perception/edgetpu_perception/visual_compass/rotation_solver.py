@@ -62,7 +62,7 @@ class RotationSolver:
 
 
 def regularised(normal: NDArray[Any]) -> Matrix:
-    """Normal equations with a ridge, so that axes without information do not diverge.
+    """A normal matrix [n, n] with a ridge, so that axes without information do not diverge.
 
     The unknowns are a turn about three axes, the contrast, and any others.
     """
