@@ -103,16 +103,15 @@ def _run(target: Target, inputs: int, seed: int) -> bool:
         fuzz(target, inputs, seed, totals, _counter(target.name, inputs))
     except Exception as error:
         notes = "\n".join(getattr(error, "__notes__", ()))
-        print(f"[fuzz] {target.name}: FINDING {type(error).__name__}: {error}\n{notes[:2000]}", flush=True)
+        _say(target.name, f"FINDING {type(error).__name__}: {error}\n{notes[:2000]}")
         return True
-    print(
-        f"[fuzz] {target.name}: {totals.inputs} inputs, {totals.refused} refused, "
-        f"slowest {1e3 * totals.slowest:.0f} ms, at most {totals.largest:.1f} times its size in memory, "
-        f"{time.monotonic() - begin:.0f} s",
-        flush=True,
+    _say(
+        target.name,
+        f"{totals.inputs} inputs, {totals.refused} refused, slowest {1e3 * totals.slowest:.0f} ms, "
+        f"at most {totals.largest:.1f} times its size in memory, {time.monotonic() - begin:.0f} s",
     )
     for outcome, count in target.outcomes.most_common():
-        print(f"[fuzz] {target.name}: {count} {outcome}", flush=True)
+        _say(target.name, f"{count} {outcome}")
     return False
 
 
@@ -123,10 +122,10 @@ def _run_sequences(count: int, seed: int) -> bool:
     begin = time.monotonic()
     results = _run_seeds(SEQUENCES, seed, count, run_sequence)
     findings = count - len(results)
-    print(
-        f"[fuzz] {SEQUENCES}: {count} sequences of images, {sum(results)} results, {findings} findings, "
+    _say(
+        SEQUENCES,
+        f"{count} sequences of images, {sum(results)} results, {findings} findings, "
         f"{time.monotonic() - begin:.0f} s",
-        flush=True,
     )
     return findings > 0
 
@@ -142,10 +141,10 @@ def _run_threads(orders: int, seed: int) -> bool:
     findings = orders - len(outcomes)
     switches = sum(each.switches for each in outcomes)
     answered, calls = sum(each.answered for each in outcomes), sum(each.calls for each in outcomes)
-    print(
-        f"[fuzz] {THREADS}: {orders} orders of {switches} switches, {answered} of {calls} requests got a "
-        f"result, the others an error, {findings} findings, {time.monotonic() - begin:.0f} s",
-        flush=True,
+    _say(
+        THREADS,
+        f"{orders} orders of {switches} switches, {answered} of {calls} requests got a result, the others "
+        f"an error, {findings} findings, {time.monotonic() - begin:.0f} s",
     )
     return findings > 0
 
@@ -157,7 +156,7 @@ def _run_seeds(name: str, first: int, count: int, run: Callable[[int], _Outcome]
         try:
             outcomes.append(run(seed))
         except AssertionError as error:
-            print(f"[fuzz] {name}: FINDING {str(error)[:4000]}", flush=True)
+            _say(name, f"FINDING {str(error)[:4000]}")
         advance()
     return outcomes
 
@@ -167,21 +166,26 @@ def _run_graph(messages: int, seed: int) -> bool:
     try:
         from fuzz.ros_graph import GraphFuzzer
     except ImportError as error:
-        print(f"[fuzz] {GRAPH}: skipped, it needs ROS 2: {error}")
+        _say(GRAPH, f"skipped, it needs ROS 2: {error}")
         return False
     begin = time.monotonic()
     with GraphFuzzer(seed) as fuzzer:
         fuzzer.run(messages, _counter(GRAPH, messages))
         report = fuzzer.report
     for finding in report.findings:
-        print(f"[fuzz] {GRAPH}: FINDING {finding}", flush=True)
-    print(
-        f"[fuzz] {GRAPH}: {report.nodes} nodes, {report.endpoints} topics and services, {report.messages} "
-        f"messages, {report.raw_requests} damaged requests, {report.answers} of {report.requests} readable "
-        f"ones answered, {len(report.watched)} nodes still make results, {time.monotonic() - begin:.0f} s",
-        flush=True,
+        _say(GRAPH, f"FINDING {finding}")
+    _say(
+        GRAPH,
+        f"{report.nodes} nodes, {report.endpoints} topics and services, {report.messages} messages, "
+        f"{report.raw_requests} damaged requests, {report.answers} of {report.requests} readable ones "
+        f"answered, {len(report.watched)} nodes still make results, {time.monotonic() - begin:.0f} s",
     )
     return bool(report.findings)
+
+
+def _say(name: str, text: str) -> None:
+    """Print a line about a target at once, also into a pipe."""
+    print(f"[fuzz] {name}: {text}", flush=True)
 
 
 def _counter(name: str, total: int) -> Callable[[], None]:
@@ -192,7 +196,7 @@ def _counter(name: str, total: int) -> Callable[[], None]:
         done += 1
         if time.monotonic() - last_line >= _SECONDS_BETWEEN_LINES:
             last_line = time.monotonic()
-            print(f"[fuzz] {name}: {done} of {total}", flush=True)
+            _say(name, f"{done} of {total}")
 
     return advance
 
