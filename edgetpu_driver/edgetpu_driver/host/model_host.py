@@ -89,18 +89,17 @@ class ModelHost:
         self._on_change = on_change or _nothing
         self._self_check_period = self_check_period
         self._admission = Admission(limits)
+        # Not a method of this host, which is closed as soon as nothing refers to it.
         self._scheduler = Scheduler(self._admission, lambda: pool.first.connection.status_message)
         pool = self._pool = StickPool(each, self._scheduler, self._admission, spreading, self._on_change)
         self._whole = WholeModels(self._scheduler, pool, self._admission)
         self._table = ModelTable(
             self.files, each, self._admission, self._scheduler, pool, self._whole, process_limits
         )
-        submission, table = Submission(self._scheduler, self._whole), self._table
-        self._submission = submission
-        joint = table.load_joint, table.unload_joint
-        self._shared = SharedInference(
-            submission.invoke, submission.swap, *joint, table.models, report or _nothing
-        )
+        submission = self._submission = Submission(self._scheduler, self._whole)
+        invoke, swap, table = submission.invoke, submission.swap, self._table
+        load, unload = table.load_joint, table.unload_joint
+        self._shared = SharedInference(invoke, swap, load, unload, table.models, report or _nothing)
         self._share_inferences = share_inferences
         self._lock = threading.Lock()
         """Held while devices are marked as to be kept open, so that none stays open after `close`."""

@@ -248,16 +248,12 @@ class ServiceTransport:
         self, model: ModelFile, name: str, done: Callable[[LoadResult], None], *, wait: bool = True
     ) -> None:
         """Send the request and return; `done` is called by the node's executor."""
-
-        def answered(answer: LoadModel.Response) -> None:
-            done(_load_result(answer))
-
         request = LoadModel.Request(name=name, client=self._terms.client, shared=not name, wait=wait)
         if isinstance(model, str):
             request.model = model
         else:
             request.segments = list(model)
-        self._send(self._load, request, answered)
+        self._send(self._load, request, lambda answer: done(_load_result(answer)))
 
     def invoke(
         self,
@@ -268,10 +264,6 @@ class ServiceTransport:
         options: InvokeOptions = DEFAULT_OPTIONS,
     ) -> None:
         """Send the request and return; `done` is called by the node's executor."""
-
-        def answered(answer: Invoke.Response) -> None:
-            done(_inference_result(answer))
-
         tensors = [to_message(spec, inputs[spec.name]) for spec in specs]
         request = Invoke.Request(
             model=model,
@@ -282,7 +274,7 @@ class ServiceTransport:
             part=options.part,
             reset=options.reset,
         )
-        self._send(self._invoke, request, answered)
+        self._send(self._invoke, request, lambda answer: done(_inference_result(answer)))
 
     def set_weights(
         self,
@@ -292,16 +284,12 @@ class ServiceTransport:
         part: int = 0,
     ) -> None:
         """Send the request and return; `done` is called by the node's executor."""
-
-        def answered(answer: SetWeights.Response) -> None:
-            done(weight_result(answer))
-
         assert self._set_weights is not None, "made without sets_weights"
         message = set_weights_request(model, request)
         terms = self._swap_terms
         message.client, message.priority, message.deadline = terms.client, int(terms.priority), terms.deadline
         message.part = part
-        self._send(self._set_weights, message, answered)
+        self._send(self._set_weights, message, lambda answer: done(weight_result(answer)))
 
     def cancel(self) -> None:
         """Forget the request under way."""
@@ -316,7 +304,9 @@ class ServiceTransport:
         for client in self._clients:
             self._node.destroy_client(client)
 
-    def _send(self, client: Client, request: Any, answered: Callable[[Any], None]) -> None:
+    def _send(self, client: Client, request: Any, take: Callable[[Any], None]) -> None:
+        """Send a request; the executor passes the answer to `take`, unless the request is cancelled."""
+
         # `finish` does not refer to the future: images would stay until the garbage is collected.
         def finish(future: Future) -> None:
             # The answer may have been received already when its request is cancelled.
@@ -324,7 +314,7 @@ class ServiceTransport:
                 return
             self._pending = None
             try:
-                answered(future.result())
+                take(future.result())
             except Exception as error:
                 # rclpy only warns of what the callback of a future raises; a task's exception ends the node.
                 self._node.executor.create_task(_throw, error)
