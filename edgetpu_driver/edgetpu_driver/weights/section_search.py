@@ -113,12 +113,17 @@ class _Search:
 
     def _equal(self, section: LayerSection) -> PlacedSection | None:
         for form in self._forms(section):
-            for streamed in (False, True):
-                for offset in self._starts[streamed].get(form.data[:ALIGNMENT].tobytes(), ()):
-                    data = self._free(streamed, offset, form.data.size)
-                    if data is not None and np.array_equal(data, form.data):
-                        return self._take(PlacedSection(form, offset, bool(streamed)))
+            for streamed, offset in self._places(form.data[:ALIGNMENT]):
+                data = self._free(streamed, offset, form.data.size)
+                if data is not None and np.array_equal(data, form.data):
+                    return self._take(PlacedSection(form, offset, streamed))
         return None
+
+    def _places(self, row: NDArray[np.uint8]) -> Iterator[tuple[bool, int]]:
+        """Where the parameters have a row of these 64 bytes: whether in the streamed ones, and the offset."""
+        for streamed in (False, True):
+            for offset in self._starts[streamed].get(row.tobytes(), ()):
+                yield streamed, offset
 
     def _forms(self, section: LayerSection) -> Iterator[LayerSection]:
         """A section in the forms that compilers give it, the usual one first."""
@@ -141,25 +146,23 @@ class _Search:
             return None
         own = layout.decode_multipliers(section.data)
         probe = _row_without_multipliers(layout, section.data)
-        row = section.data[probe : probe + ALIGNMENT].tobytes()
         found = []
-        for streamed in (False, True):
-            for offset in (each - probe for each in self._starts[streamed].get(row, ())):
-                data = self._free(streamed, offset, layout.size)
-                if data is None:
-                    continue
-                with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                    ratio = layout.decode_multipliers(data) / own
-                same = section.data.copy()
-                if not (np.isfinite(ratio).all() and np.allclose(ratio, ratio[0], rtol=_SAME_FACTOR)):
-                    continue
-                layout.encode_multipliers(layout.decode_multipliers(data), same)
-                if np.array_equal(same, data):
-                    changed = replace(section, data=same)
-                    found.append(PlacedSection(changed, offset, bool(streamed), own_scales=True))
+        for streamed, place in self._places(section.data[probe : probe + ALIGNMENT]):
+            data = self._free(streamed, place - probe, layout.size)
+            if data is None:
+                continue
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                ratio = layout.decode_multipliers(data) / own
+            if not (np.isfinite(ratio).all() and np.allclose(ratio, ratio[0], rtol=_SAME_FACTOR)):
+                continue
+            same = section.data.copy()
+            layout.encode_multipliers(layout.decode_multipliers(data), same)
+            if np.array_equal(same, data):
+                changed = replace(section, data=same)
+                found.append(PlacedSection(changed, place - probe, streamed, own_scales=True))
         return self._take(found[0]) if len(found) == 1 else None
 
-    def _free(self, streamed: int, offset: int, size: int) -> NDArray[np.uint8] | None:
+    def _free(self, streamed: bool, offset: int, size: int) -> NDArray[np.uint8] | None:
         """The bytes at a place; None if another section has them or they are past the end."""
         if offset < 0 or offset + size > self._blobs[streamed].size:
             return None
@@ -185,11 +188,7 @@ class _Search:
     def _is_elsewhere(self, placed: PlacedSection) -> bool:
         """Whether bytes that belong to no section equal those of this section."""
         data = placed.section.data
-        places = (
-            self._free(streamed, offset, data.size)
-            for streamed in (False, True)
-            for offset in self._starts[streamed].get(data[:ALIGNMENT].tobytes(), ())
-        )
+        places = (self._free(*place, data.size) for place in self._places(data[:ALIGNMENT]))
         return any(place is not None and np.array_equal(place, data) for place in places)
 
 
