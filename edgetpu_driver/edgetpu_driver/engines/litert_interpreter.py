@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,14 +33,15 @@ def refuse_fatal_scales(name: str, graph: Subgraph) -> None:
         if np.any((scales < np.finfo(np.float32).tiny) | (scales > LARGEST_SCALE)):
             raise ModelUnsupportedError(f"{name}: LiteRT cannot use the scale of '{tensor.name}'")
     for operator in graph.operators:
-        if operator.name in ("ADD", "SUB"):
-            largest = max((graph.tensors[index].spec.scale for index in operator.inputs), default=0.0)
-            for result in (graph.tensors[index].spec for index in operator.outputs):
-                if result.scale and largest / result.scale >= _LARGEST_SUM_RATIO:
-                    raise ModelUnsupportedError(
-                        f"{name}: the scale {result.scale:g} of {result} is too small for a sum of inputs "
-                        f"with scale {largest:g}"
-                    )
+        if operator.name not in ("ADD", "SUB"):
+            continue
+        largest = max((graph.tensors[index].spec.scale for index in operator.inputs), default=0.0)
+        for result in (graph.tensors[index].spec for index in operator.outputs):
+            if result.scale and largest / result.scale >= _LARGEST_SUM_RATIO:
+                raise ModelUnsupportedError(
+                    f"{name}: the scale {result.scale:g} of {result} is too small for a sum of inputs "
+                    f"with scale {largest:g}"
+                )
 
 
 def first_line(error: Exception) -> str:
@@ -119,9 +120,14 @@ def _without_greeting() -> Iterator[None]:
             finally:
                 os.dup2(stderr, 2)
                 os.close(stderr)
-                captured.seek(0)
-                for line in captured:
-                    if _GREETING in line:
-                        _greeted.set()
-                    else:
-                        os.write(2, line)
+                _pass_on(captured)
+
+
+def _pass_on(captured: IO[bytes]) -> None:
+    """Write what was captured to stderr, without the greeting."""
+    captured.seek(0)
+    for line in captured:
+        if _GREETING in line:
+            _greeted.set()
+        else:
+            os.write(2, line)
