@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.whole_model.model import Model
 from edgetpu_driver.engines.whole_model.recurrence import likely_feedback
-from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.images.region import WHOLE, Region
 from edgetpu_driver.tflite.tensor import TensorSpec
@@ -23,6 +23,7 @@ from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.labels.label_sources import LabelSource, LabelTable
 from edgetpu_vision.labels.labels import Labels
 from edgetpu_vision.model_description.description import NO_DESCRIPTION, ModelDescription, describe
+from edgetpu_vision.preprocessing.channel_order import check_channel_order
 from edgetpu_vision.preprocessing.image_fit import Fit, Placement, check_fit
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation, covers
 from edgetpu_vision.preprocessing.preprocessor import Preprocessor, by_rows, image_input
@@ -114,17 +115,20 @@ class VisionAlgorithm(ABC, Generic[Result]):
         min_confidence: float = 0.0,
         fit: str | None = None,
         normalisation: Normalisation | None = None,
+        channel_order: str = "rgb",
         description: ModelDescription | None = None,
     ) -> None:
         """Prepare for a model. A subclass calls this last, because it calls `_recognise`.
 
         model: None if `bind` is called later. labels: names of the classes, see LabelTable; None for those
         in the model's files. fit: how images are resized to the input, see Fit; None for the default.
-        normalisation: that of the model's input; None for the one in its files. description: that of its
-        files; None to read them if `model` is a Model or files.
+        normalisation: that of the model's input, in the order of its channels; None for the one in its
+        files. channel_order: order of the input's channels, see ChannelOrder. description: that of the
+        model's files; None to read them if `model` is a Model or files.
 
-        Raises InputError for a min_confidence that is not from 0 to 1, LabelsError, ModelUnsupportedError for
-        a model that does not suit this algorithm, and what Model.load raises for files.
+        Raises InputError for a min_confidence that is not from 0 to 1, an unknown fit or channel_order and a
+        normalisation that the input cannot have, LabelsError, ModelUnsupportedError for a model that does not
+        suit this algorithm, and what Model.load raises for files.
         """
         check_share("min_confidence", min_confidence)
         self.region = WHOLE
@@ -136,6 +140,7 @@ class VisionAlgorithm(ABC, Generic[Result]):
         self._label_table = LabelTable(labels)
         self._fit: Fit | None = check_fit(fit) if fit is not None else None
         self._normalisation = normalisation
+        self._channel_order = check_channel_order(channel_order)
         self._preprocessor: Preprocessor | None = None
         self._placed_for: tuple[Region, int, int, Preprocessor] | None = None
         self._placement: Placement
@@ -174,14 +179,16 @@ class VisionAlgorithm(ABC, Generic[Result]):
         """Set the model by its inputs and outputs, before the first image or to change it.
 
         Raises ModelUnsupportedError if it does not suit this algorithm, LabelsError if the labels do not
-        suit the model.
+        suit the model, InputError if the normalisation does not.
         """
         image = image_input(inputs)
         rows = by_rows(image)
         self._recognise(rows, outputs)
         normalisation = self._normalisation_of(rows)
         fit = self._fit or self._usual_fit()
-        self._preprocessor = Preprocessor(image, fit, normalisation, truncates=self.truncates)
+        self._preprocessor = Preprocessor(
+            image, fit, normalisation, channel_order=self._channel_order, truncates=self.truncates
+        )
 
     def update(self, image: ImageLike, stamp: float = 0.0) -> Result:
         """Make a result from an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.
@@ -223,9 +230,12 @@ class VisionAlgorithm(ABC, Generic[Result]):
     def _normalisation_of(self, image: TensorSpec) -> Normalisation | None:
         """The normalisation that the user set, else that in the files, else that of the quantisation.
 
-        image: the model's input, as in `_recognise`.
+        image: the model's input, as in `_recognise`. Raises InputError if the user set one for an input of 8
+        bits without a scale, which takes the grey levels as they are.
         """
         if self._normalisation is not None:
+            if image.dtype.itemsize == 1 and not image.scale > 0:
+                raise InputError(f"expected no normalisation for an input without a scale; got {image}")
             return self._normalisation
         of_metadata = self.description.normalisations.get(image.name)
         if of_metadata is not None and covers(image, of_metadata):

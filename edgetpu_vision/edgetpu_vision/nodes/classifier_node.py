@@ -31,7 +31,7 @@ class ClassifierNode(VisionNode):
         (ResultValue("class_id", "number of the most probable class"),),
         row=classification_row,
     )
-    rebuilt_by = ("fit", "input_range", "feedback", "labels", "output", "classes", "max_results")
+    rebuilt_by = (*VisionNode.rebuilt_by, "labels", "output", "classes", "max_results")
 
     def __init__(self, **options: Any) -> None:
         super().__init__("classifier", **options)

@@ -23,7 +23,7 @@ class EmbedderNode(VisionNode):
 
     settings = vision_settings("mobilenet_v1_1.0_224_quant_embedding_extractor", 0.0, OUTPUT)
     results = ResultTopic("embedding", EmbeddingMessage, ())
-    rebuilt_by = ("fit", "input_range", "feedback", "output")
+    rebuilt_by = (*VisionNode.rebuilt_by, "output")
     has_labels = False
 
     def __init__(self, **options: Any) -> None:

@@ -93,7 +93,7 @@ class LearnerNode(VisionNode):
 
     settings = vision_settings("mobilenet_v1_1.0_224_quant_embedding_extractor", 0.0, *_SETTINGS)
     results = ResultTopic("classification", Classification, (), row=taught_row)
-    rebuilt_by = ("fit", "input_range", "feedback", "output")
+    rebuilt_by = (*VisionNode.rebuilt_by, "output")
     has_labels = False
     changes_model = True  # the layer's model, whose client is made once something is taught
 

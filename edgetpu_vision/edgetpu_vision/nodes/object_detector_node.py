@@ -76,8 +76,8 @@ class ObjectDetectorNode(VisionNode):
         row=detections_row,
     )
     rebuilt_by = (
-        *("fit", "input_range", "feedback", "labels", "classes", "max_results"),
-        *("nms_threshold", "head", "boxes_output"),
+        *VisionNode.rebuilt_by,
+        *("labels", "classes", "max_results", "nms_threshold", "head", "boxes_output"),
     )
 
     def __init__(self, **options: Any) -> None:

@@ -42,7 +42,7 @@ class PoseEstimatorNode(VisionNode):
         ),
         row=poses_row,
     )
-    rebuilt_by = ("fit", "input_range", "feedback", "max_results")
+    rebuilt_by = (*VisionNode.rebuilt_by, "max_results")
 
     def __init__(self, **options: Any) -> None:
         super().__init__("pose_estimator", **options)

@@ -30,7 +30,7 @@ class SegmenterNode(VisionNode):
         (ResultValue("classes", "number of classes in view"), ResultValue("largest", "its number")),
         row=segmentation_row,
     )
-    rebuilt_by = ("fit", "input_range", "feedback", "labels", "output")
+    rebuilt_by = (*VisionNode.rebuilt_by, "labels", "output")
 
     def __init__(self, **options: Any) -> None:
         super().__init__("segmenter", **options)

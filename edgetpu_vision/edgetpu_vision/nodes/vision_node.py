@@ -24,8 +24,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.tflite.weightless_files import weightless_files
 from edgetpu_vision.algorithm import VisionAlgorithm
 from edgetpu_vision.model_description.description import NO_DESCRIPTION, describe
-from edgetpu_vision.nodes.vision_parameters import feedback_pairs, model_files
-from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
+from edgetpu_vision.nodes.vision_parameters import feedback_pairs, model_files, normalisation_of
 
 _MOST_LABELS = 2**16 - 1
 """Classes that vision_msgs/VisionClass can number: the largest uint16 means no label."""
@@ -40,7 +39,10 @@ class VisionNode(ImageNode):
 
     algorithm: VisionAlgorithm[Any]
 
-    rebuilt_by: ClassVar[tuple[str, ...]] = ("fit", "input_range", "feedback")
+    rebuilt_by: ClassVar[tuple[str, ...]] = (
+        *("fit", "channel_order", "mean", "std", "input_range"),
+        "feedback",
+    )
     """Parameters that the constructor of the algorithm takes."""
     has_labels: ClassVar[bool] = True
     """Whether results name classes, so that the node has ~/labels."""
@@ -172,7 +174,8 @@ class VisionNode(ImageNode):
             values,
             fit=values["fit"] or None,
             min_confidence=values["min_confidence"],
-            normalisation=Normalisation.of_range(*values["input_range"]) if values["input_range"] else None,
+            channel_order=values["channel_order"],
+            normalisation=normalisation_of(values),
             description=self._description,
         )
         for algorithm in algorithms:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
+from edgetpu_driver.errors import InputError
 from edgetpu_driver.node_kit.images.image_parameters import image_settings
 from edgetpu_driver.node_kit.parameters import Setting, merge_settings
+from edgetpu_vision.preprocessing.channel_order import CHANNEL_ORDERS
 from edgetpu_vision.preprocessing.image_fit import FITS
+from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
 
 
 def model_files(value: Any) -> list[str]:
@@ -79,9 +83,59 @@ FIT = Setting(
 )
 
 
+CHANNEL_ORDER = Setting(
+    "channel_order",
+    "rgb",
+    "Order in which the model takes red, green and blue; models of Caffe and OpenCV take bgr. A grey model "
+    "has none.",
+    choices=CHANNEL_ORDERS,
+    read_only=False,
+)
+
+
+def _are_numbers(values: list[Any]) -> bool:
+    return all(type(each) in (int, float) and isfinite(each) for each in values)
+
+
+def _not_for_channels(values: list[Any], number: str) -> str:
+    return f"expected one {number}, or three in the order of the model's channels; got {values}"
+
+
+def _no_means(values: list[Any]) -> str | None:
+    if _are_numbers(values) and len(values) in (0, 1, 3):
+        return None
+    return _not_for_channels(values, "finite number")
+
+
+def _no_divisors(values: list[Any]) -> str | None:
+    if _no_means(values) is None and 0 not in values:
+        return None
+    return _not_for_channels(values, "finite number other than 0")
+
+
+MEAN = Setting(
+    "mean",
+    [],
+    "Subtracted from the grey levels 0 to 255, which are then divided by std: one number, or three in the "
+    "order of the model's channels. Empty: 0 if std is set, else see input_range.",
+    read_only=False,
+    check=_no_means,
+    any_type=True,
+)
+
+STD = Setting(
+    "std",
+    [],
+    "Divides the grey levels 0 to 255 less mean: one number, or three in the order of the model's channels. "
+    "Empty: 1 if mean is set, else see input_range.",
+    read_only=False,
+    check=_no_divisors,
+    any_type=True,
+)
+
+
 def _no_range(values: list[Any]) -> str | None:
-    numbers = all(type(each) in (int, float) and isfinite(each) for each in values)
-    if not values or (numbers and len(values) == 2 and values[0] < values[1]):
+    if not values or (_are_numbers(values) and len(values) == 2 and values[0] < values[1]):
         return None
     return f"expected the values for black and for white, the first one smaller; got {values}"
 
@@ -90,11 +144,33 @@ INPUT_RANGE = Setting(
     "input_range",
     [],
     "Real values that the model takes for black and for white, such as [-1.0, 1.0]. Empty: what its file "
-    "says, or what is usual for such models.",
+    "says, or what is usual for such models, unless mean or std is set.",
     read_only=False,
     check=_no_range,
     any_type=True,
 )
+
+
+def normalisation_of(values: Mapping[str, Any]) -> Normalisation | None:
+    """The normalisation that `mean` and `std`, or `input_range`, ask for; None to take the model's.
+
+    Raises InputError if both are set, or give numbers that float32 cannot hold.
+    """
+    mean, std, limits = values["mean"], values["std"], values["input_range"]
+    if limits and (mean or std):
+        raise InputError(
+            f"expected either input_range or mean and std; got input_range {limits}, mean {mean}, std {std}"
+        )
+    if limits:
+        return Normalisation.of_range(*limits)
+    if not mean and not std:
+        return None
+    channels = max(len(mean), len(std))
+    return Normalisation.of(_for_each(mean or [0.0], channels), _for_each(std or [1.0], channels))
+
+
+def _for_each(numbers: list[float], channels: int) -> list[float]:
+    return numbers * channels if len(numbers) == 1 else numbers
 
 
 def min_confidence(default: float) -> Setting:
@@ -142,5 +218,6 @@ def vision_settings(model: str, confidence: float, *own: Setting) -> tuple[Setti
 
     model: the default. confidence: the default of min_confidence.
     """
-    common = (model_setting(model), FIT, INPUT_RANGE, FEEDBACK, min_confidence(confidence))
+    of_input = FIT, CHANNEL_ORDER, MEAN, STD, INPUT_RANGE
+    common = (model_setting(model), *of_input, FEEDBACK, min_confidence(confidence))
     return merge_settings(image_settings(*common), own)

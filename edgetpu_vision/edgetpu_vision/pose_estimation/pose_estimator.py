@@ -40,6 +40,7 @@ class PoseAlgorithm(VisionAlgorithm[Result]):
         min_confidence: float = MIN_CONFIDENCE,
         fit: str | None = None,
         normalisation: Normalisation | None = None,
+        channel_order: str = "rgb",
         description: ModelDescription | None = None,
     ) -> None:
         """Prepare for a model; see VisionAlgorithm for the arguments not named here.
@@ -56,6 +57,7 @@ class PoseAlgorithm(VisionAlgorithm[Result]):
             min_confidence=min_confidence,
             fit=fit,
             normalisation=normalisation,
+            channel_order=channel_order,
             description=description,
         )
 

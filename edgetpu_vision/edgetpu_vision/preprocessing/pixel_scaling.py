@@ -48,18 +48,23 @@ class Normalisation:
 
     @classmethod
     def of(cls, mean: float | Sequence[float], std: float | Sequence[float]) -> Normalisation:
-        """From numbers as users and files give them; InputError unless they are finite, std not 0."""
+        """From numbers as users and files give them.
+
+        InputError unless they are finite, std not 0, and the results within the range of float32.
+        """
         means = tuple(np.atleast_1d(np.asarray(mean, np.float64)).ravel().tolist())
         stds = tuple(np.atleast_1d(np.asarray(std, np.float64)).ravel().tolist())
         usable = len(means) == len(stds) and bool(means)
         if not usable or not np.all(np.isfinite(means)) or not np.all(np.isfinite(stds)) or 0 in stds:
             raise InputError(f"expected a finite mean and std for each channel, no std 0; got {mean}, {std}")
-        return cls(means, stds)
+        if not _within_float32(found := cls(means, stds)):
+            raise InputError(f"expected a mean and std that give numbers within float32; got {mean}, {std}")
+        return found
 
     @classmethod
     def of_range(cls, low: float, high: float) -> Normalisation:
-        """Map the grey levels 0..255 to low..high; InputError unless they are finite and low < high."""
-        if not (np.isfinite(low) and np.isfinite(high) and high > low):
+        """Map the grey levels 0..255 to low..high; InputError unless they are float32 and low < high."""
+        if not (high > low and np.all(np.abs((low, high)) <= np.finfo(np.float32).max)):
             raise InputError(f"expected a range of finite values; got {low}..{high}")
         std = (_LEVELS - 1) / (high - low)
         return cls((-low * std,), (std,))
@@ -84,9 +89,8 @@ class PixelScaling:
                 f"expected an image input of uint8, int8, int32 or float32; got {spec}"
             )
         if normalisation is not None and len(normalisation.mean) not in (1, channels):
-            raise InputError(
-                f"expected a mean and std for 1 or {channels} channels; got {len(normalisation.mean)}"
-            )
+            wanted = "1 channel" if channels == 1 else f"1 or {channels} channels"
+            raise InputError(f"expected a mean and std for {wanted}; got {len(normalisation.mean)}")
         if normalisation is None and spec.dtype == np.float32:
             normalisation = Normalisation.of_range(0.0, 1.0)
         if normalisation is None and spec.dtype == np.int32:
@@ -152,6 +156,13 @@ def covers(spec: TensorSpec, normalisation: Normalisation) -> bool:
     inside = np.clip(steps, limits.min, limits.max)
     span = np.abs(steps[1] - steps[0])
     return bool(np.all(np.abs(steps - inside) <= _MOST_CLIPPED * span) and np.all(span >= _LEAST_STEPS))
+
+
+def _within_float32(normalisation: Normalisation) -> bool:
+    """Whether float32 can hold the values of all grey levels."""
+    with np.errstate(over="ignore"):
+        real = _real_levels(normalisation, len(normalisation.mean))
+    return bool(np.all(np.abs(real) <= np.finfo(np.float32).max))
 
 
 def _real_levels(normalisation: Normalisation, channels: int) -> NDArray[np.float64]:

@@ -18,6 +18,7 @@ from edgetpu_driver.images.encodings import to_grey, to_rgb
 from edgetpu_driver.images.input_layout import ImageLayout
 from edgetpu_driver.images.region import Region
 from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_vision.preprocessing.channel_order import ChannelOrder
 from edgetpu_vision.preprocessing.image_fit import Fit, Placement
 from edgetpu_vision.preprocessing.input_buffers import InputBuffers
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation, PixelScaling
@@ -41,11 +42,13 @@ class Preprocessor:
         fit: Fit,
         normalisation: Normalisation | None = None,
         *,
+        channel_order: ChannelOrder = "rgb",
         truncates: bool = False,
     ) -> None:
         """Prepare for a model's input, see `image_input`.
 
-        normalisation: the one that the model was trained with; None if unknown, see PixelScaling. truncates:
+        normalisation: the one that the model was trained with, in the order of its channels; None if
+        unknown, see PixelScaling. channel_order: order of the channels, if there are three. truncates:
         whether interpolated grey levels are rounded down instead of to the nearest. Raises
         ModelUnsupportedError unless the input takes an image of uint8, int8, int32 or float32.
         """
@@ -56,10 +59,12 @@ class Preprocessor:
         self._layout = _layout(spec) if rows.shape != spec.shape else None
         """The order of the input's axes; None if it is [1, height, width, channels]."""
         _, self.height, self.width, self.channels = rows.shape
+        self._swaps = channel_order == "bgr" and self.channels == 3
+        """Whether red and blue change places."""
         self._scaling = PixelScaling(rows, normalisation)
         padding = self._scaling.of_level(PADDING, self.channels)
         self._buffers = InputBuffers(rows, self._scaling, padding)
-        kind = replace(spec, name=""), fit, normalisation, truncates
+        kind = replace(spec, name=""), fit, normalisation, self._swaps, truncates
         self._key = _KINDS[kind]
 
     def place(self, region: Region) -> Placement:
@@ -78,8 +83,9 @@ class Preprocessor:
             buffer = self._buffers.take(placement)
             x, y, width, height = placement.region
             part = image.pixels[y : y + height, x : x + width]
-            if self._scaling.reads_anywhere and part.shape == buffer.image.shape:
-                self._scaling.apply(part, buffer.target)  # pixels are not resized
+            as_it_is = part.shape == buffer.image.shape and not self._swaps
+            if self._scaling.reads_anywhere and as_it_is:
+                self._scaling.apply(part, buffer.target)
             else:
                 self._resize(part, buffer.image)
                 self._scaling.apply(buffer.pixels, buffer.target)
@@ -93,7 +99,10 @@ class Preprocessor:
 
     def _resize(self, part: NDArray[np.uint8], target: NDArray[np.uint8]) -> None:
         """Resize a part of an image, [H, W] or [H, W, 3], to uint8 [height, width, channels]."""
-        if part.ndim == self.channels == 3:
+        if part.ndim == self.channels == 3 and self._swaps:
+            resized = np.empty(target.shape, np.uint8)
+            cv2.cvtColor(_resize_into(part, resized, self._truncates), cv2.COLOR_RGB2BGR, target)
+        elif part.ndim == self.channels == 3:
             _resize_into(part, target, self._truncates)
         elif self.channels == 1:
             _resize_into(to_grey(part), target[:, :, 0], self._truncates)
