@@ -103,16 +103,12 @@ class Classifier(VisionAlgorithm[Classifications]):
         """Whether an output holds probabilities; None if its values decide."""
         if spec.name in self.description.probabilities:
             return True
-        return always_probabilities(self._quantised(spec))
+        return always_probabilities(self.description.quantised(spec))
 
     def _may_be_logit(self, spec: TensorSpec) -> bool:
         """Whether the quantised range of an output has values on both sides of 0."""
-        limits = real_range(self._quantised(spec))
+        limits = real_range(self.description.quantised(spec))
         return limits is not None and limits[0] < 0 < limits[1]
-
-    def _quantised(self, spec: TensorSpec) -> TensorSpec:
-        """The quantised tensor that an output's values come from, or else the output itself."""
-        return self.description.dequantised_outputs.get(spec.name, spec)
 
     def _has_classes(self, spec: TensorSpec) -> bool:
         """Whether an output is a vector: a value for each class, or the likelihood of one of two."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.detection.anchor_values import Table
+from edgetpu_vision.model_description.description import NO_DESCRIPTION, ModelDescription
 from edgetpu_vision.output_values import always_probabilities, real_range
 
 BOX = 4
@@ -42,12 +42,8 @@ class OutputRoles:
 
     boxes: str = ""
     """Name of the output with the boxes; "" if the user did not name it."""
-    probabilities: frozenset[str] = frozenset()
-    """Names of outputs that SOFTMAX or LOGISTIC computed."""
-    names: Mapping[str, str] = field(default_factory=dict)
-    """Names of the outputs in the metadata."""
-    dequantised: Mapping[str, TensorSpec] = field(default_factory=dict)
-    """For float outputs that the graph dequantises at its end: the tensor with their quantisation."""
+    description: ModelDescription = NO_DESCRIPTION
+    """What the model's files say."""
 
     def ordered(self, first: Table, second: Table, encoded: bool) -> tuple[Table, Table]:
         """The two tables in the order boxes, classes; at least one of them has four channels.
@@ -80,21 +76,19 @@ class OutputRoles:
         limits = self._range(spec)
         return None if limits is None else limits[0] < -_NEGATIVE_SHARE * limits[1]
 
-    def _quantised(self, spec: TensorSpec) -> TensorSpec:
-        """The quantised tensor that an output's values come from, or else the output itself."""
-        return self.dequantised.get(spec.name, spec)
-
     def _range(self, spec: TensorSpec) -> tuple[float, float] | None:
-        return real_range(self._quantised(spec))
+        return real_range(self.description.quantised(spec))
 
     def _by_operator(self, spec: TensorSpec) -> _Role | None:
-        tensor = self._quantised(spec)
+        tensor = self.description.quantised(spec)
         least = np.iinfo(tensor.dtype).min if tensor.dtype.kind in "iu" else None
         like_logistic = tensor.zero_point == least and abs(tensor.scale - _LOGISTIC_SCALE) < 1e-6
-        return "classes" if spec.name in self.probabilities or like_logistic else None
+        return "classes" if spec.name in self.description.probabilities or like_logistic else None
 
     def _by_name(self, spec: TensorSpec) -> _Role | None:
-        words = set(re.findall(r"[a-z]+", f"{spec.name} {self.names.get(spec.name, '')}".lower()))
+        words = set(
+            re.findall(r"[a-z]+", f"{spec.name} {self.description.output_names.get(spec.name, '')}".lower())
+        )
         if bool(words & _BOX_WORDS) == bool(words & _CLASS_WORDS):
             return None
         return "boxes" if words & _BOX_WORDS else "classes"
@@ -108,4 +102,4 @@ class OutputRoles:
 
     def _by_encodings(self, spec: TensorSpec) -> _Role | None:
         """The role of an output by its range if boxes are encoded: these may be negative, as may logits."""
-        return "classes" if always_probabilities(self._quantised(spec)) else None
+        return "classes" if always_probabilities(self.description.quantised(spec)) else None

@@ -69,9 +69,7 @@ def recognise_head(
     if boxes_output and boxes_output not in {spec.name for spec in outputs}:
         came = ", ".join(map(str, outputs)) or "none"
         raise ModelUnsupportedError(f"expected an output '{boxes_output}' with the boxes; got {came}")
-    roles = OutputRoles(
-        boxes_output, description.probabilities, description.output_names, description.dequantised_outputs
-    )
+    roles = OutputRoles(boxes_output, description)
     all_outputs, outputs = outputs, scaled(outputs)
     head: Head | None = None
     if name in ("", "ssd"):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_vision.model_description.description import ModelDescription
 from edgetpu_vision.output_values import is_quantised, real_range
 
 MASKS = 32
@@ -63,7 +64,11 @@ class ClassChannels:
 
 
 def class_channels(
-    channels: int, spec: TensorSpec, outputs: Sequence[TensorSpec], hints: YoloHints
+    channels: int,
+    spec: TensorSpec,
+    outputs: Sequence[TensorSpec],
+    hints: YoloHints,
+    description: ModelDescription,
 ) -> ClassChannels:
     """The meaning of this many channels after the box. Raises ModelUnsupportedError if it is ambiguous.
 
@@ -88,7 +93,7 @@ def class_channels(
         return ClassChannels(channels - MASKS)
     if further is None and channels == 1 + KEYPOINT_CHANNELS:
         return ClassChannels(1)
-    limits = real_range(spec)
+    limits = real_range(description.quantised(spec))
     if limits is not None and limits[0] < _LEAST_LOWER_LIMIT:
         raise ModelUnsupportedError(
             f"expected boxes and probabilities in {spec}; got a range from {limits[0]:.2f}: are there "
@@ -109,14 +114,18 @@ def check_not_yolox(channels: int, spec: TensorSpec, hints: YoloHints) -> None:
         )
 
 
-def check_steps(spec: TensorSpec) -> None:
-    """Raise ModelUnsupportedError if the steps of a quantised output are too coarse for scores."""
-    if is_quantised(spec) and spec.scale > _LARGEST_STEP:
+def check_steps(spec: TensorSpec, description: ModelDescription) -> None:
+    """Raise ModelUnsupportedError if the steps of an output with scores are too coarse for them.
+
+    Those of a float output are the steps of the 8 bits that it is dequantised from.
+    """
+    tensor = description.quantised(spec)
+    if is_quantised(tensor) and tensor.scale > _LARGEST_STEP:
         raise ModelUnsupportedError(
             f"expected steps of at most 1/{1 / _LARGEST_STEP:.0f} in an output with scores; got steps of "
-            f"{spec.scale:.3g} in {spec}, where px, numbers of classes or weights of masks share the 8 bits "
+            f"{tensor.scale:.3g} in {spec}, where px, numbers of classes or weights of masks share 8 bits "
             "with the scores: export the model with boxes as parts of the image and without nms=True, or "
-            "with float outputs"
+            "with outputs that are not quantised"
         )
 
 

@@ -30,6 +30,7 @@ from edgetpu_vision.detection.yolo_raw import (
     AnchorMapsHead,
     DistributionHead,
 )
+from edgetpu_vision.model_description.description import ModelDescription
 from edgetpu_vision.output_values import always_probabilities, real_range
 
 _BINS = 16
@@ -65,13 +66,13 @@ def yolo_head(
             head = (
                 _anchor_maps(outputs, grids, hints)
                 or _lists_of_anchors(outputs, grids, roles, named=with_anchors)
-                or _list_with_objectness(outputs, grids, hints)
+                or _list_with_objectness(outputs, grids, hints, roles.description)
             )
         if head is None and not with_anchors:
-            head = _list_without_objectness(outputs, grids, hints)
+            head = _list_without_objectness(outputs, grids, hints, roles.description)
         if head is not None:
             return head
-    return _end_to_end(outputs, size, hints)
+    return _end_to_end(outputs, size, hints, roles.description)
 
 
 def _lists(outputs: Sequence[TensorSpec], count: int) -> Iterator[Table]:
@@ -87,13 +88,15 @@ def _lists(outputs: Sequence[TensorSpec], count: int) -> Iterator[Table]:
             yield Table(spec, count, extents[0 if channels_first else 1], channels_first)
 
 
-def _list_with_objectness(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
+def _list_with_objectness(
+    outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints, description: ModelDescription
+) -> Head | None:
     """Boxes, objectness, probabilities and any mask weights in one output."""
     tables = list(_lists(outputs, _ANCHORS * grids.cells))
     for table in tables if len(tables) == 1 else ():  # of several, none has all of them
         if table.channels > BOX + 1:
-            check_steps(table.spec)
-            found = class_channels(table.channels - BOX - 1, table.spec, outputs, hints)
+            check_steps(table.spec, description)
+            found = class_channels(table.channels - BOX - 1, table.spec, outputs, hints, description)
             return DecodedHead(
                 table,
                 table,
@@ -106,18 +109,20 @@ def _list_with_objectness(outputs: Sequence[TensorSpec], grids: Grids, hints: Yo
     return None
 
 
-def _list_without_objectness(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
+def _list_without_objectness(
+    outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints, description: ModelDescription
+) -> Head | None:
     """Boxes, probabilities and any mask weights in one output; or distributions and logits."""
     for table in _lists(outputs, grids.cells):
-        if not has_masks(outputs) and _is_raw(table, hints):
+        if not has_masks(outputs) and _is_raw(table, hints, description):
             classes = table.channels - _DISTRIBUTIONS
             return DistributionHead([table], [table], grids, _DISTRIBUTIONS, classes, _BINS)
         if table.channels <= BOX:
             continue
-        check_steps(table.spec)
+        check_steps(table.spec, description)
         if not has_masks(outputs):
             check_not_yolox(table.channels - BOX, table.spec, hints)
-        found = class_channels(table.channels - BOX, table.spec, outputs, hints)
+        found = class_channels(table.channels - BOX, table.spec, outputs, hints, description)
         if found.classes >= 1:
             angle = table.channels - 1 if found.angle else None
             prototypes = _prototypes(outputs, table.channels - BOX - found.classes)
@@ -136,7 +141,7 @@ def _size(grids: Grids) -> tuple[int, int]:
     return grids.input_height, grids.input_width
 
 
-def _is_raw(table: Table, hints: YoloHints) -> bool:
+def _is_raw(table: Table, hints: YoloHints, description: ModelDescription) -> bool:
     """Whether a list holds distributions and logits, rather than boxes and probabilities."""
     classes = table.channels - _DISTRIBUTIONS
     if classes < 1:
@@ -147,7 +152,7 @@ def _is_raw(table: Table, hints: YoloHints) -> bool:
         return False
     if hints.labels is not None and hints.labels in (classes, table.channels - BOX):
         return classes == hints.labels
-    limits = real_range(table.spec)
+    limits = real_range(description.quantised(table.spec))
     # Logits of absent classes are far below 0; boxes and probabilities are not.
     return classes == _COCO or (limits is not None and -limits[0] > limits[1] / 4)
 
@@ -167,7 +172,9 @@ def _separate_lists(outputs: Sequence[TensorSpec], grids: Grids, roles: OutputRo
     for boxes, scores in (tables, tables[::-1]):
         if roles.boxes not in ("", boxes.spec.name):
             continue
-        four_classes = scores.channels == BOX and not always_probabilities(boxes.spec)
+        four_classes = scores.channels == BOX and not always_probabilities(
+            roles.description.quantised(boxes.spec)
+        )
         if boxes.channels == _DISTRIBUTIONS and (scores.channels != BOX or four_classes):
             return DistributionHead([boxes], [scores], grids, 0, scores.channels, _BINS)
     if BOX not in (tables[0].channels, tables[1].channels):
@@ -298,14 +305,16 @@ def _anchor_map(spec: TensorSpec, rows: int, columns: int, anchors: int) -> Anch
     return AnchorMap(spec, cells, anchors, channels, order) if order is not None and not rest else None
 
 
-def _end_to_end(outputs: Sequence[TensorSpec], size: tuple[int, int], hints: YoloHints) -> Head | None:
+def _end_to_end(
+    outputs: Sequence[TensorSpec], size: tuple[int, int], hints: YoloHints, description: ModelDescription
+) -> Head | None:
     for spec in outputs:
         if len(spec.shape) != 3 or spec.shape[0] != 1 or not 1 < spec.shape[1] <= MOST_END_TO_END:
             continue
         further = spec.shape[2] - _END_TO_END
         of_poses = hints.task == "pose" and further == hints.keypoint_channels
         if further in _FURTHER or of_poses:
-            check_steps(spec)
+            check_steps(spec, description)
             table = Table(spec, spec.shape[1], spec.shape[2])
             return EndToEndHead(table, size, further == _ANGLE, _prototypes(outputs, further))
     return None

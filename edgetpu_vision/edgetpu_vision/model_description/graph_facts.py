@@ -58,7 +58,10 @@ class GraphFacts:
     quantised_inputs: Mapping[str, Normalisation] = field(default_factory=dict)
     """For float inputs that are quantised immediately: the normalisation that covers the range, by name."""
     dequantised_outputs: Mapping[str, TensorSpec] = field(default_factory=dict)
-    """For float outputs whose values are dequantised at the end: the tensor that they come from, by name."""
+    """For float outputs whose values are dequantised at the end: the tensor that they come from, by name.
+
+    Only those of 8 bits: the range of 16 bits is symmetric, whatever the values are.
+    """
 
 
 def graph_facts(graph: Subgraph) -> GraphFacts:
@@ -71,7 +74,9 @@ def graph_facts(graph: Subgraph) -> GraphFacts:
     for tensor, name in output_names.items():
         operator = _source(tensor, made_by, _SHAPING)
         if operator is not None and operator.name == "DEQUANTIZE" and operator.inputs:
-            dequantised[name] = graph.tensors[operator.inputs[0]].spec
+            inside = graph.tensors[operator.inputs[0]].spec
+            if inside.dtype.itemsize == 1:
+                dequantised[name] = inside
         source = _source(tensor, made_by)
         if source is None:
             continue

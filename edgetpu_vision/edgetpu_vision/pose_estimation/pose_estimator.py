@@ -62,7 +62,7 @@ class PoseAlgorithm(VisionAlgorithm[Result]):
         )
 
     def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
-        self._poses = recognise(image, scaled(outputs))
+        self._poses = recognise(image, scaled(outputs), self.description)
 
     def _decoded(self, outputs: Outputs) -> PoseArrays:
         """The wanted poses, in px of the model's input; empty for a model without poses."""

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs
+from edgetpu_vision.model_description.description import ModelDescription
 from edgetpu_vision.pose_estimation.movenet import MoveNetOutputs, MultiPoseOutputs
 from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
 from edgetpu_vision.pose_estimation.posenet import DecodedPoseOutputs, PoseMaps
@@ -43,13 +44,17 @@ class PoseOutputs(Protocol):
         ...
 
 
-def recognise(image: TensorSpec, outputs: Sequence[TensorSpec]) -> PoseOutputs | None:
+def recognise(
+    image: TensorSpec, outputs: Sequence[TensorSpec], description: ModelDescription
+) -> PoseOutputs | None:
     """The decoder for a model's outputs; None if they are of no known kind.
 
     image: the model's input, [1, height, width, channels].
     """
-    for kind in (DecodedPoseOutputs, PoseMaps, MoveNetOutputs, YoloPoseOutputs, MultiPoseOutputs):
-        found = kind.among(image, outputs)
-        if found is not None:
-            return found
-    return None
+    return (
+        DecodedPoseOutputs.among(image, outputs)
+        or PoseMaps.among(image, outputs)
+        or MoveNetOutputs.among(image, outputs)
+        or YoloPoseOutputs.among(image, outputs, description)
+        or MultiPoseOutputs.among(image, outputs)
+    )

@@ -15,6 +15,7 @@ from edgetpu_vision.detection.yolo_channels import KEYPOINT_CHANNELS, KEYPOINTS,
 from edgetpu_vision.detection.yolo_decoded import centres, corners, px_of
 from edgetpu_vision.detection.yolo_grids import possible_grids
 from edgetpu_vision.detection.yolo_recognition import MOST_END_TO_END
+from edgetpu_vision.model_description.description import ModelDescription
 from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
 from edgetpu_vision.preprocessing.image_fit import Fit
 
@@ -46,7 +47,9 @@ class YoloPoseOutputs:
         self._size = np.array((width, height, width, height), np.float32)
 
     @classmethod
-    def among(cls, image: TensorSpec, outputs: Sequence[TensorSpec]) -> YoloPoseOutputs | None:
+    def among(
+        cls, image: TensorSpec, outputs: Sequence[TensorSpec], description: ModelDescription
+    ) -> YoloPoseOutputs | None:
         """The output [1, 56, n] or [1, n, 56] for the n cells of the grids, or [1, n, 57] of any n.
 
         Raises ModelUnsupportedError if the output is quantised too coarsely.
@@ -64,7 +67,7 @@ class YoloPoseOutputs:
             elif spec.shape[1] == channels and spec.shape[2] in counts:
                 table = Table(spec, spec.shape[2], channels, channels_first=True)
             if table is not None:
-                check_steps(spec)
+                check_steps(spec, description)
                 return cls(image, table, end_to_end)
         return None
 
