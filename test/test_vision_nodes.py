@@ -211,11 +211,30 @@ def test_another_model_is_loaded_while_the_node_runs(nodes: Nodes) -> None:
     # An embedding has the form of class values; they cannot be distinguished.
     nodes.show(picture("cat"), "classifier")
     assert nodes.set_text("classifier", "model", MODELS["segmenter"]).successful
-    nodes.graph.spin_until(lambda: "expected" in nodes.problem("classifier"))
+    nodes.graph.spin_until(lambda: "this is a model for the node segmenter" in nodes.problem("classifier"))
     assert nodes.set_text("classifier", "model", "no_such_model").successful
     nodes.graph.spin_until(lambda: "no_such_model" in nodes.problem("classifier"))
     assert nodes.set_text("classifier", "model", MODELS["classifier"]).successful
     assert nodes.show(picture("cat"), "classifier")["classifier"].results
+
+
+@pytest.mark.parametrize(
+    ("node", "other", "named"),
+    [
+        ("classifier", "pose_estimator", "the node pose_estimator"),
+        ("segmenter", "object_detector", "the node object_detector"),
+        ("pose_estimator", "classifier", "the node classifier"),
+        ("embedder", "segmenter", "the node segmenter"),
+        ("object_detector", "embedder", "classifier, if its values are those of classes, otherwise for emb"),
+    ],
+)
+def test_a_node_says_to_which_node_a_model_of_another_kind_belongs(
+    nodes: Nodes, node: str, other: str, named: str
+) -> None:
+    assert nodes.set_text(node, "model", MODELS[other]).successful
+    nodes.graph.spin_until(lambda: f"this is a model for {named}" in nodes.problem(node))
+    assert nodes.set_text(node, "model", MODELS[node]).successful
+    assert nodes.show(picture("cat"), node)
 
 
 def test_body_pix_gives_masks_of_people_and_of_the_parts_of_their_bodies(nodes: Nodes) -> None:

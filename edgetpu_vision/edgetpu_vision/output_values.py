@@ -13,6 +13,11 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 
 _SLACK = 0.02
 """How far the range of a quantised probability may exceed 0..1: the last step of 8 bits, and rounding."""
+_LOGISTIC_SCALE = 1 / 256
+"""Scale of 8-bit outputs of LOGISTIC and SOFTMAX, whose zero point is the least integer (TFLite's
+specification)."""
+NAME_ONE = "; name the one to take"
+"""The end of a message about several outputs of which one could be meant."""
 _UNSCALED = "; integers of 8 bits mean nothing without a scale, which the file does not have"
 
 
@@ -45,6 +50,12 @@ def always_probabilities(spec: TensorSpec) -> bool | None:
     """Whether the range of a quantised output is that of probabilities; None if it is not quantised."""
     limits = real_range(spec)
     return None if limits is None else limits[0] >= -_SLACK and limits[1] <= 1 + _SLACK
+
+
+def like_logistic(spec: TensorSpec) -> bool:
+    """Whether an output has the quantisation of LOGISTIC and SOFTMAX in 8 bits."""
+    least = np.iinfo(spec.dtype).min if spec.dtype.kind in "iu" else None
+    return spec.zero_point == least and abs(spec.scale - _LOGISTIC_SCALE) < 1e-6
 
 
 def within_0_and_1(values: NDArray[Any]) -> bool:
@@ -89,5 +100,5 @@ def single_output(
         return chosen[0]
     came = ", ".join(map(str, outputs)) or "none"
     wanted = f"an output '{name}', {expected}" if name else f"one output that is {expected}"
-    hint = "; name the one to take" if len(chosen) > 1 and any(map(fits, outputs)) else unscaled_hint(outputs)
+    hint = NAME_ONE if len(chosen) > 1 and any(map(fits, outputs)) else unscaled_hint(outputs)
     raise ModelUnsupportedError(f"expected {wanted}; got {came}{hint}")

@@ -6,18 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.detection.anchor_values import Table
 from edgetpu_vision.model_description.description import NO_DESCRIPTION, ModelDescription
-from edgetpu_vision.output_values import always_probabilities, real_range
+from edgetpu_vision.output_values import always_probabilities, like_logistic, real_range
 
 BOX = 4
 """Number of coordinates of a box."""
-_LOGISTIC_SCALE = 1 / 256
-"""Scale of 8-bit outputs of LOGISTIC, whose zero point is the least integer (TFLite's specification)."""
 _LOGITS_BELOW = -0.5
 """An output of classes alone whose range begins below this holds logits; for probabilities the range usually
 begins at 0 or one step below."""
@@ -80,10 +76,8 @@ class OutputRoles:
         return real_range(self.description.quantised(spec))
 
     def _by_operator(self, spec: TensorSpec) -> _Role | None:
-        tensor = self.description.quantised(spec)
-        least = np.iinfo(tensor.dtype).min if tensor.dtype.kind in "iu" else None
-        like_logistic = tensor.zero_point == least and abs(tensor.scale - _LOGISTIC_SCALE) < 1e-6
-        return "classes" if spec.name in self.description.probabilities or like_logistic else None
+        computed = spec.name in self.description.probabilities
+        return "classes" if computed or like_logistic(self.description.quantised(spec)) else None
 
     def _by_name(self, spec: TensorSpec) -> _Role | None:
         words = set(

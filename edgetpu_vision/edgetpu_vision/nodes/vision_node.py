@@ -24,6 +24,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.tflite.weightless_files import weightless_files
 from edgetpu_vision.algorithm import VisionAlgorithm
 from edgetpu_vision.model_description.description import NO_DESCRIPTION, describe
+from edgetpu_vision.nodes.suitable_node import with_suitable_node
 from edgetpu_vision.nodes.vision_parameters import feedback_pairs, model_files, normalisation_of
 
 _MOST_LABELS = 2**16 - 1
@@ -49,6 +50,8 @@ class VisionNode(ImageNode):
 
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__(name, **options)
+        self._kind = name
+        """Name of the executable; the node may have another one."""
         self._description = NO_DESCRIPTION
         self._described: tuple[str, ...] | None = None
         """Paths and digest of the files that were described."""
@@ -160,12 +163,17 @@ class VisionNode(ImageNode):
     ) -> tuple[VisionAlgorithm[Any], State]:
         """The first algorithm that suits a model, bound to it, and the state of the model."""
         state = self._state_of(values, inputs, outputs)
+        images = _without(inputs, state)
         *others, last = self._made(values)
         for algorithm in others:
             with contextlib.suppress(ModelUnsupportedError):
-                algorithm.bind(_without(inputs, state), outputs)
+                algorithm.bind(images, outputs)
                 return algorithm, state
-        last.bind(_without(inputs, state), outputs)
+        try:
+            last.bind(images, outputs)
+        except ModelUnsupportedError as error:
+            reason = with_suitable_node(str(error), self._kind, images, outputs, self._description)
+            raise ModelUnsupportedError(reason) from error
         return last, state
 
     def _made(self, values: Mapping[str, Any]) -> Sequence[VisionAlgorithm[Any]]:
