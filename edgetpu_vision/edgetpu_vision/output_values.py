@@ -63,12 +63,6 @@ def within_0_and_1(values: NDArray[Any]) -> bool:
     return not np.any(values < 0) and not np.any(values > 1)
 
 
-def holds_probabilities(spec: TensorSpec, values: NDArray[Any]) -> bool:
-    """Whether an output lies within 0..1: a quantised one by its range, others by the present values."""
-    always = always_probabilities(spec)
-    return within_0_and_1(values) if always is None else always
-
-
 def log_sum_exp(values: NDArray[Any], spec: TensorSpec) -> float:
     """The logarithm of the sum of the exponentials of an output's real values."""
     counts = np.ones(1, np.intp)

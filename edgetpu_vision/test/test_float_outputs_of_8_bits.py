@@ -10,7 +10,7 @@ import pytest
 
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import Operator, Quantization, Subgraph, Tensor
-from edgetpu_vision import Detections, ModelDescription, PoseEstimator, describe
+from edgetpu_vision import Detections, ModelDescription, PoseEstimator, Segmenter, describe
 from edgetpu_vision.model_description.graph_facts import graph_facts
 from testdata.graphs.exported_detectors import CELLS, IMAGE, SIZE, STEP, detector, rows
 from testdata.graphs.exported_graphs import Values, exported_graph
@@ -70,6 +70,19 @@ def test_an_angle_is_not_mistaken_for_a_class(tmp_path: Path) -> None:
         ModelUnsupportedError, match=r"in 'rows in float' .* a range from -0\.85: .*yolov8_obb"
     ):
         detector(tmp_path, outputs, dequantized=True)
+
+
+@pytest.mark.parametrize("dequantized", [False, True], ids=["int8", "float"])
+@pytest.mark.parametrize(("real", "label"), [(0.4, 1), (-0.4, 0)])
+def test_weak_logits_of_all_pixels_are_not_mistaken_for_probabilities(
+    tmp_path: Path, real: float, label: int, dequantized: bool
+) -> None:
+    pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+    file = tmp_path / "floor.tflite"
+    file.write_bytes(
+        exported_graph(8, 8, {"map": Values(np.full((1, 8, 8, 1), real), 1 / 20, 0)}, dequantized)
+    )
+    assert np.unique(Segmenter(file).update(np.zeros((8, 8, 3), np.uint8)).labels).tolist() == [label]
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])

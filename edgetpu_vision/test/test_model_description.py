@@ -118,8 +118,12 @@ def test_damaged_metadata_are_left_out() -> None:
     assert describe([bytes(data)]).normalisations == {}
 
 
-def test_an_unusable_normalisation_is_left_out() -> None:
-    assert describe([model_with_metadata(mean=[1.0], std=[0.0])]).normalisations == {}
+@pytest.mark.parametrize(
+    ("mean", "std"),
+    [([1.0], [0.0]), ([1.0], [1e-40]), ([3.4e38], [0.5]), ([1.0, 2.0, 3.0], [1.0]), ([float("nan")], [1.0])],
+)
+def test_an_unusable_normalisation_is_left_out(mean: list[float], std: list[float]) -> None:
+    assert describe([model_with_metadata(mean=mean, std=std)]).normalisations == {}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from edgetpu_vision.class_selection import check_max_results, selected_classes
 from edgetpu_vision.classification.classifications import Classification, Classifications
 from edgetpu_vision.classification.top_k import GreatestValues
 from edgetpu_vision.output_values import (
-    always_probabilities,
     log_sum_exp,
     real_range,
     real_values,
@@ -69,7 +68,7 @@ class Classifier(VisionAlgorithm[Classifications]):
         self._spec = spec
         names = self.labels.names if self.labels else ()
         self._names = [names[index] if index < len(names) else "" for index in range(count)]
-        self._are_probabilities = self._is_likelihood(self._output)
+        self._are_probabilities = self.description.are_probabilities(self._output)
 
     def postprocess(self, frame: Frame, outputs: Outputs) -> Classifications:
         """The most probable classes; OutputsError if the output is missing or of another size."""
@@ -99,12 +98,6 @@ class Classifier(VisionAlgorithm[Classifications]):
             scores = np.exp(real - log_sum_exp(values, self._spec)).tolist()
         return scores
 
-    def _is_likelihood(self, spec: TensorSpec) -> bool | None:
-        """Whether an output holds probabilities; None if its values decide."""
-        if spec.name in self.description.probabilities:
-            return True
-        return always_probabilities(self.description.quantised(spec))
-
     def _may_be_logit(self, spec: TensorSpec) -> bool:
         """Whether the quantised range of an output has values on both sides of 0."""
         limits = real_range(self.description.quantised(spec))
@@ -115,4 +108,8 @@ class Classifier(VisionAlgorithm[Classifications]):
         is_vector = bool(spec.shape) and prod(spec.shape) == max(spec.shape) >= 1
         if not is_vector or not scaled([spec]):
             return False
-        return max(spec.shape) > 1 or self._is_likelihood(spec) is True or self._may_be_logit(spec)
+        return (
+            max(spec.shape) > 1
+            or self.description.are_probabilities(spec) is True
+            or self._may_be_logit(spec)
+        )

@@ -12,6 +12,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.labels.labels import Labels
 from edgetpu_vision.model_description.graph_facts import PostProcess, graph_facts
 from edgetpu_vision.model_description.tflite_metadata import read_metadata
+from edgetpu_vision.output_values import always_probabilities
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
 
 
@@ -42,6 +43,10 @@ class ModelDescription:
     def quantised(self, output: TensorSpec) -> TensorSpec:
         """The tensor whose quantisation tells the range of an output: the one behind it, else itself."""
         return self.dequantised_outputs.get(output.name, output)
+
+    def are_probabilities(self, output: TensorSpec) -> bool | None:
+        """Whether an output holds probabilities, by the graph or the range; None if its values decide."""
+        return True if output.name in self.probabilities else always_probabilities(self.quantised(output))
 
     @property
     def by_yolo_exporter(self) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_vision.output_values import holds_probabilities, is_quantised
+from edgetpu_vision.output_values import is_quantised, within_0_and_1
 
 LabelMap = NDArray[np.uint8] | NDArray[np.uint16]
 """Class numbers, [rows, columns]."""
@@ -20,18 +20,21 @@ _FINE = 2
 off by a pixel or two of the input at most."""
 
 
-def label_map_of_values(values: NDArray[Any], spec: TensorSpec, input_size: tuple[int, ...]) -> LabelMap:
+def label_map_of_values(
+    values: NDArray[Any], spec: TensorSpec, input_size: tuple[int, ...], are_probabilities: bool | None
+) -> LabelMap:
     """The class with the greatest value at each pixel.
 
     values: [rows, columns, classes]; those of a single class are compared with a threshold. spec: of the
     output. input_size: rows and columns of the model's input. The values of a coarser map are interpolated
-    linearly to that size first, as in models with this step in their graph.
+    linearly to that size first, as in models with this step in their graph. are_probabilities: rather than
+    logits; None if the values decide.
     """
     rows, columns, classes = values.shape
     coarse = rows * _FINE < input_size[0] or columns * _FINE < input_size[1]
     if classes == 1:
         plane = _interpolated(values[:, :, 0], input_size) if coarse else values[:, :, 0]
-        return (plane >= _threshold(spec, values)).astype(np.uint8)
+        return (plane >= _threshold(spec, values, are_probabilities)).astype(np.uint8)
     dtype = np.uint8 if classes <= 256 else np.uint16
     if not coarse:
         greatest: LabelMap = values.argmax(axis=2).astype(dtype)
@@ -86,7 +89,9 @@ def _interpolated(plane: NDArray[Any], size: tuple[int, ...]) -> NDArray[np.floa
     return resized
 
 
-def _threshold(spec: TensorSpec, values: NDArray[Any]) -> float:
+def _threshold(spec: TensorSpec, values: NDArray[Any], are_probabilities: bool | None) -> float:
     """The threshold between the two classes of a single value, in the output's own numbers."""
-    real = 0.5 if holds_probabilities(spec, values) else 0.0
+    if are_probabilities is None:
+        are_probabilities = within_0_and_1(values)
+    real = 0.5 if are_probabilities else 0.0
     return real / spec.scale + spec.zero_point if is_quantised(spec) else real

@@ -57,6 +57,7 @@ class Segmenter(VisionAlgorithm[Segmentation]):
         self._names = self.labels.names if self.labels else ()
         self._count = count
         self._spec = spec
+        self._are_probabilities = self.description.are_probabilities(spec)
         self._input_size = image.shape[1:3]
 
     def postprocess(self, frame: Frame, outputs: Outputs) -> Segmentation:
@@ -67,7 +68,7 @@ class Segmenter(VisionAlgorithm[Segmentation]):
         else:
             if values.dtype.kind == "f" and np.isnan(values.max()):
                 raise OutputsError(f"expected numbers in the output {self._spec}; got NaN")
-            labels = label_map_of_values(values[0], self._spec, self._input_size)
+            labels = label_map_of_values(values[0], self._spec, self._input_size, self._are_probabilities)
         return Segmentation(frame.stamp, _of_image(labels, frame), self._names)
 
     def _integers(self, labels: NDArray[Any]) -> NDArray[Any]:
