@@ -40,10 +40,7 @@ class VisionNode(ImageNode):
 
     algorithm: VisionAlgorithm[Any]
 
-    rebuilt_by: ClassVar[tuple[str, ...]] = (
-        *("fit", "channel_order", "mean", "std", "input_range"),
-        "feedback",
-    )
+    rebuilt_by: ClassVar[tuple[str, ...]] = ("fit", "channel_order", "mean", "std", "input_range", "feedback")
     """Parameters that the constructor of the algorithm takes."""
     has_labels: ClassVar[bool] = True
     """Whether results name classes, so that the node has ~/labels."""
