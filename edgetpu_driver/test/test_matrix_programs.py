@@ -17,14 +17,14 @@ from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout
 from edgetpu_driver.darwinn.programs.dense_program import SIZES, DenseProgram, known_operations
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.virtual.matrix_programs.fields import EXECUTION, UPLOAD
-from edgetpu_driver.virtual.matrix_programs.product import MatrixProduct, read_product
-from edgetpu_driver.virtual.matrix_programs.roles import (
+from edgetpu_driver.virtual.matrix_programs.operation_roles import (
     ProgramFaultError,
     RoleOperation,
     Roles,
     execution_roles,
     upload_roles,
 )
+from edgetpu_driver.virtual.matrix_programs.product import MatrixProduct, read_product
 from edgetpu_driver.virtual.matrix_programs.upload import MatrixUpload, read_upload
 from edgetpu_driver.virtual.processor.core_execution import CodeProgram, read_matrix_program
 from edgetpu_driver.virtual.processor.tile_memory import TileMemory

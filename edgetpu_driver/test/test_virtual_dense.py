@@ -14,7 +14,7 @@ from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import TransferTimeoutError
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain.dense_compiler import compile_dense
-from edgetpu_driver.virtual.matrix_programs.roles import execution_roles
+from edgetpu_driver.virtual.matrix_programs.operation_roles import execution_roles
 from edgetpu_driver.virtual.runnable_programs import runs_from_bytes
 from testdata import ModelFolder
 

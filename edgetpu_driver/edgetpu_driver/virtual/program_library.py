@@ -25,7 +25,7 @@ from edgetpu_driver.darwinn.instructions.address_fields import write_field
 from edgetpu_driver.darwinn.instructions.parameter_region import Region, region_of
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.virtual.matrix_programs.roles import ProgramFaultError
+from edgetpu_driver.virtual.matrix_programs.operation_roles import ProgramFaultError
 from edgetpu_driver.virtual.matrix_programs.upload import MatrixUpload
 from edgetpu_driver.virtual.processor.core_execution import CodeProgram, read_matrix_program, read_program
 from edgetpu_driver.virtual.reference_model import ReferenceModel

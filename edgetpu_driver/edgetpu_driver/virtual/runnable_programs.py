@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.virtual.matrix_programs.roles import ProgramFaultError
+from edgetpu_driver.virtual.matrix_programs.operation_roles import ProgramFaultError
 from edgetpu_driver.virtual.processor.core_execution import CodeProgram, read_matrix_program
 
 

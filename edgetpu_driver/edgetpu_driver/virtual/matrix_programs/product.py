@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.darwinn.chip_geometry import CELLS, INPUTS_PER_CELL, TILES, TILES_PER_SIDE
 from edgetpu_driver.darwinn.instructions.tensor_operation import read_requantisation
 from edgetpu_driver.darwinn.requantisation import Requantisation
-from edgetpu_driver.virtual.matrix_programs.roles import ProgramFaultError, RoleOperation, Roles
+from edgetpu_driver.virtual.matrix_programs.operation_roles import ProgramFaultError, RoleOperation, Roles
 from edgetpu_driver.virtual.matrix_programs.upload import tiles_of
 from edgetpu_driver.virtual.processor.tile_memory import TileMemory
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from edgetpu_driver.darwinn.chip_geometry import TILES
 from edgetpu_driver.darwinn.instructions.parameter_region import ROW_BYTES, ROWS
 from edgetpu_driver.darwinn.parameters.dense_layout import HEADER_BYTES
-from edgetpu_driver.virtual.matrix_programs.roles import RoleOperation, Roles
+from edgetpu_driver.virtual.matrix_programs.operation_roles import RoleOperation, Roles
 from edgetpu_driver.virtual.processor.tile_memory import Content, TileMemory
 
 _UNIT = 64

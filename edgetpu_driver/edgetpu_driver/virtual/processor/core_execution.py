@@ -17,8 +17,12 @@ from edgetpu_driver.darwinn.instructions.requested_transfers import DESCRIPTOR_W
 from edgetpu_driver.darwinn.instructions.scalar_core import ScalarCore
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.usb.framing import Tag
+from edgetpu_driver.virtual.matrix_programs.operation_roles import (
+    ProgramFaultError,
+    execution_roles,
+    upload_roles,
+)
 from edgetpu_driver.virtual.matrix_programs.product import MatrixProduct, read_product
-from edgetpu_driver.virtual.matrix_programs.roles import ProgramFaultError, execution_roles, upload_roles
 from edgetpu_driver.virtual.matrix_programs.upload import MatrixUpload, read_upload
 
 _TO_CHIP = (Tag.INPUT_ACTIVATIONS, Tag.PARAMETERS)

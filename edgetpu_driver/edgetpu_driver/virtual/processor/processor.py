@@ -18,7 +18,7 @@ from edgetpu_driver.darwinn.instructions.requested_transfers import Transfer
 from edgetpu_driver.darwinn.instructions.scalar_core import ScalarCore
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.usb.framing import EVENT, HEADER, MAX_BULK_WRITE, Tag
-from edgetpu_driver.virtual.matrix_programs.roles import ProgramFaultError
+from edgetpu_driver.virtual.matrix_programs.operation_roles import ProgramFaultError
 from edgetpu_driver.virtual.processor.core_execution import CodeProgram, CoreExecution
 from edgetpu_driver.virtual.processor.program_run import ProgramRun
 from edgetpu_driver.virtual.processor.simulated_parameter_memory import ParameterMemory
