@@ -79,7 +79,8 @@ class ResultWatch:
 def _image(number: int) -> Image:
     height, width = _SIZE
     rows, columns = np.mgrid[:height, :width]
-    pixels = (rows * 5 + (columns + number % 3) * 3 + 80 * (rows // 8 % 2)).astype(np.uint8)
+    pixels = (rows * 5 + (columns + number % 3) * 3 + 80 * (rows // 8 % 2)).astype(np.uint8) // 2
+    pixels[18:25, 30:37] = 255  # a spot to follow
     seconds, nanoseconds = divmod(time.time_ns(), 10**9)
     return Image(
         header=Header(stamp=Time(sec=seconds, nanosec=nanoseconds), frame_id="camera"),

@@ -315,7 +315,8 @@ class Scenario:
 
         def is_ready() -> bool:
             states = [stick.state for stick in self._host.status().sticks]
-            return states == [State.READY] * len(states)
+            resets = any(worker._times.reset_waits for worker in self._host._pool.workers)
+            return states == [State.READY] * len(states) and not resets
 
         ready = self._controller.wait(lambda: len(self._host._pool.workers) <= len(sticks), 1.0)
         for _ in range(100):
