@@ -192,6 +192,25 @@ def test_a_match_that_fits_badly_is_less_certain_the_further_it_is_turned(
     assert certainties[2] < MIN_CERTAINTY
 
 
+def test_a_match_at_another_scale_than_the_last_one_is_less_certain(
+    trained_tracker: tuple[PatternTracker, Image],
+) -> None:
+    found = trained_tracker[0]._matcher
+    assert found is not None
+    match = Alignment(1.0 - 1.5 * found.expected.unexplained, 30.0, 30.0, 1.0, 0.0, 1.0, 0.9, 0.1, 0.1)
+    assert found.certainty(match, other_scale=True) < found.certainty(match) < 1.0
+
+
+def test_a_match_with_half_the_contrast_is_less_certain(
+    trained_tracker: tuple[PatternTracker, Image],
+) -> None:
+    found = trained_tracker[0]._matcher
+    assert found is not None
+    match = Alignment(1.0 - found.expected.unexplained, 30.0, 30.0, 1.0, 0.0, 1.0, 0.9, 0.1, 0.1)
+    assert found.certainty(match) == 1.0
+    assert found.certainty(match._replace(gain=0.5)) < 1.0
+
+
 def test_a_color_image_is_searched_by_its_brightness(trained_tracker: tuple[PatternTracker, Image]) -> None:
     tracker, image = trained_tracker
     assert same(tracker.update(np.repeat(image[..., np.newaxis], 3, axis=2)), tracker.update(image))

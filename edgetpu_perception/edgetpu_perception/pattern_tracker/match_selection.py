@@ -40,7 +40,7 @@ Rows: pattern, accepted, repeated: ambiguous; accepted, of all patches.
 EQUAL_FACTOR = 1.3
 """The same for matches between which noise decides. Rows: pattern, accepted, repeated: ambiguous."""
 
-UNEXPLAINED_LIMIT = (0.3, 0.5, 1.6)
+UNEXPLAINED_LIMIT = (0.27, 0.5, 1.6)
 """Limit for the logarithm of what a match leaves unexplained over what is expected: share of the template's
 clarity, and the least and largest limit. Rows: pattern, accepted, changed, present: valid and absent: not
 valid."""
@@ -80,6 +80,20 @@ POSE_SCALE = 2.0
 things look like a small patch.
 
 Derived: 5 degrees and 5 %, which a pattern may turn and grow, are 1.7.
+"""
+
+CHANGE_COST = 0.2
+"""What a change of contrast, rotation and scale of one standard deviation adds to the logarithm of what a
+match leaves unexplained; it grows with the square of the change.
+
+Rows: pattern, 64/8, accepted, changed, absent: not valid and within 2 px.
+"""
+
+OTHER_SCALE_COST = 0.2
+"""What is added for a match at a scale at which the pattern was not seen last. There are many such scales,
+and two of five chance matches had one.
+
+Rows: the same; pattern, scaled, within 2 px.
 """
 
 CONTRAST_RANGE = (0.3, 3.0)
@@ -181,19 +195,23 @@ class Matcher:
         least, most = CONTRAST_RANGE
         return match.score >= self._min_start_score and least < match.gain < most
 
-    def certainty(self, match: Alignment, runner_up_score: float = math.nan) -> float:
+    def certainty(
+        self, match: Alignment, runner_up_score: float = math.nan, *, other_scale: bool = False
+    ) -> float:
         """Certainty 0..1 that a match is the patch: 1 at the expected score, MIN_CERTAINTY at the limit.
 
         `runner_up_score`: the highest score elsewhere in the image; NaN if there is no other candidate.
+        `other_scale`: whether the pattern was not seen at the scale of this image last.
         """
         least, most = CONTRAST_RANGE
         if not least < match.gain < most or match.pose_deviation > MAX_POSE_DEVIATION:
             return 0.0
+        change = math.hypot(math.log(match.gain) / GAIN_SIGMA, match.pose_deviation / POSE_SCALE)
         surplus = math.log(max(1.0 - match.score, 1e-9) / self.expected.unexplained)
+        surplus += CHANGE_COST * change**2 + OTHER_SCALE_COST * other_scale
         if surplus <= 0.0:
             return 1.0
-        change = math.hypot(math.log(match.gain) / GAIN_SIGMA, match.pose_deviation / POSE_SCALE)
-        limit = self._surplus_limit * math.exp(-0.5 * change**2)
+        limit = self._surplus_limit
         if not math.isnan(runner_up_score):
             distinction = math.log(max(1.0 - runner_up_score, 1e-9) / self._unexplained(match))
             # The best of many chance matches resembles the next best one more than the patch.

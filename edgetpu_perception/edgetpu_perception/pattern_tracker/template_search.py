@@ -117,7 +117,7 @@ class TemplateSearch:
         """Matches at one scale after another, the likely ones first."""
         tracked = self._scales.tracked(frame)
         if tracked is not None:
-            yield self._find_on_host(frame, tracked)
+            yield self._find_on_host(frame, tracked, other_scale=False)
         found = self._rated(frame, grey, self.locator.find(pattern.cells(grey, self._pool), outputs))
         yield found
         if tracked is not None:
@@ -125,7 +125,7 @@ class TemplateSearch:
         for in_turn in (False, True, False):
             size = self._scales.next(frame) if in_turn else self._suggested(frame, found)
             if size is not None:
-                found = self._find_on_host(frame, size)
+                found = self._find_on_host(frame, size, other_scale=True)
                 yield found
 
     def _confirmed(self, frame: Frame, tried: Sequence[Finding], min_confidence: float) -> Finding | None:
@@ -171,17 +171,25 @@ class TemplateSearch:
         size = self._scales.size(best.scale * scale_of(found.size, self._scales.search), frame)
         return None if size == found.size else size
 
-    def _find_on_host(self, frame: Frame, size: pattern.Size) -> Finding:
+    def _find_on_host(self, frame: Frame, size: pattern.Size, *, other_scale: bool) -> Finding:
         grey = self._scales.resized(frame, size)
         candidates = self._correlator.find_without_model(pattern.cells(grey, self._pool))
-        return self._rated(frame, grey, candidates)
+        return self._rated(frame, grey, candidates, other_scale=other_scale)
 
-    def _rated(self, frame: Frame, grey: NDArray[np.uint8], candidates: Sequence[Candidate]) -> Finding:
+    def _rated(
+        self,
+        frame: Frame,
+        grey: NDArray[np.uint8],
+        candidates: Sequence[Candidate],
+        *,
+        other_scale: bool = False,
+    ) -> Finding:
         height, width = grey.shape
         matches = self._matcher.match(grey, candidates, self._expected(frame, (height, width)))
         if matches.best is None:
             return Finding(matches, 0.0, (height, width))
-        confidence = self._matcher.certainty(matches.best, matches.runner_up_score)
+        best, other = matches.best, matches.runner_up_score
+        confidence = self._matcher.certainty(best, other, other_scale=other_scale)
         return Finding(matches, confidence * (0.5 if matches.rivals else 1.0), (height, width))
 
     def _expected(self, frame: Frame, size: pattern.Size) -> tuple[float, float] | None:
