@@ -208,6 +208,14 @@ def test_of_two_products_at_once_each_holds_what_it_would_alone(product: MatMul)
     assert result.saturated == 0
 
 
+def test_a_product_with_a_given_scale_leaves_later_ones_as_they_were(product: MatMul) -> None:
+    product.set_weights(np.full((1, 16), 0.5 / INT8_MAX))  # without a gain it rounds to zeros
+    before = product.multiply(np.ones(16)).outputs
+    assert before[0] == pytest.approx(16 * 0.5 / INT8_MAX, rel=0.02)
+    assert product.multiply(np.ones(16), input_scale=1 / INT8_MAX).outputs[0] == 0.0
+    np.testing.assert_array_equal(product.multiply(np.ones(16)).outputs, before)
+
+
 def test_every_pass_lowers_the_error(on_cpu: MatMul) -> None:
     matrix, vectors = gaussian(SIZE, SIZE), gaussian(40, SIZE, seed=1)
     on_cpu.set_weights(matrix, rescale_rows=True)

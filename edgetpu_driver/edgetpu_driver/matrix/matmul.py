@@ -179,7 +179,7 @@ class MatMul:
             product_passes.multiply(plan, batch, passes, input_scale), large=large
         )
         if input_scale and result.saturated.any():
-            without_gains = yield from self._undoing_gains(plan)
+            without_gains = yield self._plan_without_gains
             if without_gains is not plan:
                 again = product_passes.multiply(without_gains, batch, passes, input_scale)
                 result = yield from self._tiles.running(again, large=large)
@@ -234,20 +234,15 @@ class MatMul:
             is_pure_matmul=True,
         )
 
-    def _undoing_gains(self, plan: MatrixPlan) -> Pieces[MatrixPlan]:
-        """Set the weights without gains, so that a given input scale covers the range expected of it.
+    def _plan_without_gains(self) -> MatrixPlan:
+        """The plan of the weights as they are, or `_plan` if its rows are rescaled or those of the file.
 
-        plan: the plan of a product. Returns the plan without gains, or `plan` if it has none. Raises
-        DeviceError.
+        A given input scale then covers the range expected of it. `_plan` stays the one of other products.
         """
-        options = plan.options
-        if self._matrix is None or options.rescale_rows or options.gains is RowGains.ONE:
-            return plan
-        if self._plan is plan:  # otherwise another product has undone the gains meanwhile
-            new = yield partial(make_plan, self._matrix, self._dense, replace(options, gains=RowGains.ONE))
-            yield from self._tiles.holding(new)
-            self._plan = new
-        return self._plan
+        options = self._plan.options
+        if self._matrix is None or options.rescale_rows:
+            return self._plan
+        return make_plan(self._matrix, self._dense, replace(options, gains=RowGains.ONE))
 
     def _vectors(self, inputs: ArrayLike, input_scale: float | None, passes: int) -> NDArray[np.float64]:
         vectors = _real(inputs, "inputs").astype(np.float64)
