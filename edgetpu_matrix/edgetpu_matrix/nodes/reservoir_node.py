@@ -96,6 +96,8 @@ class _Step:
     inputs: NDArray[np.float64]
     published_at: int = 0
     """See MatrixNode."""
+    run: int = 0
+    """Number of resets before it was received."""
     number: int = 0
     features: NDArray[np.float64] | None = None
     target: NDArray[np.float64] | None = None
@@ -131,7 +133,7 @@ class ReservoirNode(MatrixNode):
         self._signal_scale, self._target_scale = SignalScale(), SignalScale()
         self._readout: RidgeReadout | None = None
         self._confidence = float("nan")
-        self._steps = self._last_stamp = 0
+        self._steps = self._last_stamp = self._run = self._run_of_state = 0
         self._recent: deque[_Step] = deque(maxlen=values["qos_depth"])
         self._past: deque[_Step] = deque()
         self._early: OrderedDict[int, NDArray[np.float64]] = OrderedDict()
@@ -181,9 +183,9 @@ class ReservoirNode(MatrixNode):
         stamp = nanoseconds_of(header.stamp)
         if stamp < self._last_stamp:
             self.get_logger().info("time jumped back; at every such jump the reservoir is reset", once=True)
-            self._reset()
+            self._run += 1
         self._last_stamp = stamp
-        step = _Step(header, inputs, self.published_at, target=self._early.pop(stamp, None))
+        step = _Step(header, inputs, self.published_at, self._run, target=self._early.pop(stamp, None))
         self._recent.append(step)
         self._queue.offer(step)
         self.counters.dropped = self._queue.dropped
@@ -202,7 +204,7 @@ class ReservoirNode(MatrixNode):
             self._network.bind(self.client.effective)
         self._readout, self._signal_scale = None, SignalScale()
         self._recent.clear()
-        self._reset()
+        self._run += 1
 
     def _on_target(self, header: Header, target: NDArray[np.float64]) -> None:
         if not (np.abs(target) <= LARGEST).all():
@@ -244,8 +246,12 @@ class ReservoirNode(MatrixNode):
         self.get_logger().warning(f"targets have {size} values now, not {used}: a new readout begins")
         self._readout = None
 
-    def _start(self, _step: _Step) -> bool:
+    def _start(self, step: _Step) -> bool:
         assert self.client is not None
+        if step.run != self._run_of_state:
+            self._network.reset()
+            self._past.clear()
+            self._steps, self._run_of_state = 0, step.run
         state = self._network.state
         subspace = self._host_subspace
         split = subspace.split(state) if subspace else Split(state, np.zeros(len(state)))
@@ -261,7 +267,7 @@ class ReservoirNode(MatrixNode):
             except Exception as error:  # which must not hold up the inputs that follow
                 self.on_callback_failure("step", error)
         elif result.error is None or not self.client.ready:
-            # The state was reset in the meantime, or the driver is gone: this input is still to be processed.
+            # The network was replaced, or the driver is gone: this input is still to be processed.
             self._queue.put_back()
             if self.client.ready:
                 self._queue.resume()
@@ -324,13 +330,8 @@ class ReservoirNode(MatrixNode):
         self.counters.results += 1
 
     def _on_reset(self, _request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        self._reset()
+        self._run += 1
         return fill_answer(response)
-
-    def _reset(self) -> None:
-        self._network.reset()
-        self._steps = 0
-        self._past.clear()
 
     def _on_train(
         self, request: TrainReadout.Request, response: TrainReadout.Response
