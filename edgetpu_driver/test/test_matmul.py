@@ -107,6 +107,13 @@ def test_rows_that_use_all_of_their_range_are_as_exact_as_others(size: int) -> N
     assert relative_error(product.multiply(vectors).outputs, vectors @ matrix.T) < 0.0165
 
 
+def test_a_matrix_of_the_largest_weights_is_as_exact_as_others() -> None:
+    matrix = np.sign(gaussian(256, 256))
+    vectors, product = gaussian(20, 256, seed=1), MatMul(size=256)
+    product.set_weights(matrix)
+    assert relative_error(product.multiply(vectors).outputs, vectors @ matrix.T) < 0.0165
+
+
 def test_rows_are_as_exact_as_each_other_whatever_their_size(product: MatMul) -> None:
     sizes = np.logspace(-6, 0, SIZE)
     matrix, vectors = gaussian(SIZE, SIZE) * sizes[:, np.newaxis], gaussian(20, SIZE, seed=1)

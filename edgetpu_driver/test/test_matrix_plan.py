@@ -200,6 +200,12 @@ class TestRows:
         assert tile.gains[0] == 1.0
         assert tile.gains[1] == pytest.approx(127 * ROW_SCALES[1] / 0.01)
 
+    @pytest.mark.parametrize(("steps", "stays"), [(127.49, False), (127.51, True)])
+    def test_a_row_is_beyond_the_range_where_it_would_be_clipped(self, steps: float, stays: bool) -> None:
+        row = np.full((1, SIZE), steps * ROW_SCALES[0])
+        (tile,) = make_plan(row, dense_model(), PlanOptions(gains=RowGains.IN_RANGE)).tiles
+        assert (tile.row_gains[0] == 1.0) == stays
+
     @pytest.mark.parametrize("matrix", [[[np.nan]], [[np.inf]], [1.0], np.zeros((0, 3)), np.ones(3)])
     def test_anything_but_a_finite_matrix_is_refused(self, matrix: Any) -> None:
         with pytest.raises(InputError, match="expected a matrix"):

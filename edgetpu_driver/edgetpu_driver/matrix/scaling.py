@@ -94,7 +94,7 @@ def compiled_gains(
     fitting = np.divide(longest, lengths, out=gains.copy(), where=usable)
     np.minimum(gains, fitting, out=gains)
     if allowed is RowGains.IN_RANGE:
-        gains[largest > limits] = 1.0
+        gains[largest >= limits * ((INT8_MAX + 0.5) / INT8_MAX)] = 1.0
     return gains
 
 
