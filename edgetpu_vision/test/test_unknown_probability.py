@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -43,3 +45,14 @@ def test_embeddings_that_do_not_tell_classes_apart_give_a_flat_probability() -> 
 def test_far_from_the_threshold_it_stays_a_probability() -> None:
     shown = ExampleSet(("a", "b"), np.vstack((at(*[0] * 900), at(*[90] * 900))), np.repeat([0, 1], 900))
     assert 0.0 < calibrate(shown).probability(-1.0) < calibrate(shown).probability(1.0) <= 1.0
+
+
+def test_many_examples_take_little_memory() -> None:
+    count = 4000
+    shown = ExampleSet(("a", "b"), at(*np.linspace(0, 90, count)), np.arange(count) % 2)
+    tracemalloc.start()
+    familiarity = calibrate(shown)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (familiarity.known, familiarity.unknown) == (count, count)
+    assert most < 8 * count**2 / 4  # the cosines of all pairs have 8 bytes each

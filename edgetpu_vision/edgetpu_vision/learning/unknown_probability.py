@@ -19,6 +19,9 @@ _ASSUMED_COUNT = 2.0
 _LEAST_GAP = 0.02
 """Least difference of the means of known and unknown, so that a more similar image is never less likely to be
 known."""
+_BLOCK = 256
+"""Number of examples whose cosines with all others are in memory at a time: 20 MB of 10,000 examples.
+Uncritical."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +50,29 @@ def calibrate(examples: ExampleSet) -> Familiarity:
     that to the most similar one of all other classes, as if its own class had not been taught. Both are
     assumed to be normally distributed with the same standard deviation, and equally probable a priori.
     """
-    cosines = examples.vectors @ examples.vectors.T
-    np.fill_diagonal(cosines, -1.0)
-    same = examples.numbers[:, np.newaxis] == examples.numbers
-    several = examples.counts[examples.numbers] > 1
-    known = cosines[several].max(axis=1, initial=-1.0)
-    unknown = np.where(same, -1.0, cosines).max(axis=1) if len(examples.labels) > 1 else np.zeros(0)
+    of_any, of_other_classes = _most_similar(examples)
+    known = of_any[examples.counts[examples.numbers] > 1]
+    unknown = of_other_classes if len(examples.labels) > 1 else np.zeros(0)
     known_mean, known_squares = _mean(known, _ASSUMED_KNOWN)
     unknown_mean, unknown_squares = _mean(unknown, _ASSUMED_UNKNOWN)
     freedom = known.size + unknown.size + _ASSUMED_COUNT
     variance = (known_squares + unknown_squares + _ASSUMED_COUNT * _ASSUMED_SPREAD**2) / freedom
     gap = max(known_mean - unknown_mean, _LEAST_GAP)
     return Familiarity((known_mean + unknown_mean) / 2, gap / variance, known.size, unknown.size)
+
+
+def _most_similar(examples: ExampleSet) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Cosine of each example with the most similar other one, and with that of another class: [examples]."""
+    vectors, numbers = examples.vectors, examples.numbers
+    of_any, of_other_classes = np.empty(len(vectors)), np.empty(len(vectors))
+    for start in range(0, len(vectors), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        cosines = vectors[part] @ vectors.T
+        np.fill_diagonal(cosines[:, part], -1.0)
+        of_any[part] = cosines.max(axis=1)
+        cosines[numbers[part, np.newaxis] == numbers] = -1.0
+        of_other_classes[part] = cosines.max(axis=1)
+    return of_any, of_other_classes
 
 
 def _mean(measured: NDArray[np.float64], assumed: float) -> tuple[float, float]:
