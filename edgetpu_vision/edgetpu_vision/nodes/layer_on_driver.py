@@ -71,6 +71,11 @@ class LayerOnDriver:
             return self._trouble
         return self._client.problem
 
+    @property
+    def learning(self) -> bool:
+        """Whether the layer of the latest examples is not in use yet."""
+        return bool(self._when_usable)
+
     def learn(self, examples: ExampleSet, method: str, usable: Callable[[], None]) -> None:
         """Replace the examples; `usable` is called once the layer of this or a later call can be used."""
         self._latest += 1

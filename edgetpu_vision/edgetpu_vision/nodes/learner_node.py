@@ -319,9 +319,11 @@ class LearnerNode(VisionNode):
 
     def _answer_learn(self, respond: Respond, added: int, error: EdgeTpuError | None = None) -> None:
         """Answer a call; further calls have no effect."""
-        message = (
-            f"not on the driver yet: {self._head.problem}" if self._head.problem else self._calibration()
-        )
+        message = self._calibration()
+        if self._head.problem:
+            message = f"not on the driver yet: {self._head.problem}"
+        elif self._head.learning:
+            message = "not in use yet: the layer is still being learned"
         response = fill_answer(Learn.Response(), error, message)
         response.added = added
         response.classes, response.examples = len(self._examples.classes), len(self._examples)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from edgetpu_driver.errors import EdgeTpuError
@@ -35,11 +36,13 @@ class PersistentClasses:
         if not self._enabled or not os.path.exists(self.path):
             return None
         try:
-            examples = TaughtExamples.load(self.path, self._node.values["capacity"])
+            # The capacity limits what is added: a lower one must not make the next lesson replace the file.
+            examples = TaughtExamples.load(self.path, sys.maxsize)
         except EdgeTpuError as error:
             line = f"what was taught before the restart is not used: {error}"
             self._node.get_logger().warning(one_line(line))
             return None
+        examples.capacity = self._node.values["capacity"]
         if not len(examples):
             return examples
         classes = ", ".join(examples.classes)
