@@ -74,8 +74,8 @@ class EngineMatrix:
     def multiply(self, vector: ArrayLike, passes: int = 1) -> RealProduct:
         """Multiply the matrix by a vector, float [columns].
 
-        passes: repetitions that average out the rounding of inputs and outputs. Raises InputError for another
-        shape and for values that are not finite as float32, DeviceError.
+        passes: repetitions that average out the rounding of inputs and outputs, at most 64. Raises InputError
+        for another shape or number of passes and for values that are not finite as float32, DeviceError.
         """
         plan = self._planned()
         whole = plan.checked_vector(vector)

@@ -43,6 +43,14 @@ def test_rescaled_rows_stay_within_their_bound_too(rescale_rows: bool) -> None:
     assert (np.abs(product.outputs - matrix.effective @ product.inputs) <= product.errors.bound).all()
 
 
+@pytest.mark.parametrize("passes", [-1, 0, 65])
+def test_another_number_of_passes_is_refused(passes: int) -> None:
+    matrix = EngineMatrix([engine()])
+    matrix.set(np.eye(3))
+    with pytest.raises(InputError, match=f"expected 1 to 64 passes; got {passes}"):
+        matrix.multiply(np.ones(3), passes)
+
+
 @pytest.mark.parametrize("shape", [(64, 64), (20, 100)])
 def test_the_host_subspace_is_not_rounded(shape: tuple[int, int]) -> None:
     matrix = EngineMatrix([engine(), engine()], host_directions=3)

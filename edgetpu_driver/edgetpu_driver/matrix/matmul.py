@@ -31,10 +31,6 @@ from edgetpu_driver.weights.real_arrays import array_of, real_array
 from edgetpu_driver.weights.replaceable_weights import INT8_MAX
 from edgetpu_driver.weights.weight_request import WeightResult
 
-MAX_PASSES = 64
-"""Most repetitions of a product: beyond 8 little is left to gain, see docs/weights.md."""
-
-
 _SMALL_PRODUCT = 16384
 """Inputs times passes up to which the arithmetic takes less than about a millisecond."""
 
@@ -172,7 +168,7 @@ class MatMul:
     ) -> Pieces[Product]:
         """Do what `multiply` does, in pieces; meanwhile other products may be made, but no weights set."""
         large = array_of(inputs, "inputs").size * passes > _SMALL_PRODUCT
-        check = partial(self._vectors, inputs, input_scale, passes)
+        check = partial(self._vectors, inputs, input_scale)
         vectors = (yield check) if large else check()
         batch, plan = np.atleast_2d(vectors), self._plan
         result = yield from self._tiles.running(
@@ -244,7 +240,7 @@ class MatMul:
             return self._plan
         return make_plan(self._matrix, self._dense, replace(options, gains=RowGains.ONE))
 
-    def _vectors(self, inputs: ArrayLike, input_scale: float | None, passes: int) -> NDArray[np.float64]:
+    def _vectors(self, inputs: ArrayLike, input_scale: float | None) -> NDArray[np.float64]:
         vectors = _real(inputs, "inputs").astype(np.float64)
         if vectors.ndim not in (1, 2) or vectors.shape[-1] != self.shape[1] or not vectors.size:
             raise InputError(
@@ -256,8 +252,6 @@ class MatMul:
             )
         if input_scale is not None and not 0 < input_scale < np.inf:
             raise InputError(f"expected an input scale above 0; got {input_scale}")
-        if not 1 <= passes <= MAX_PASSES:
-            raise InputError(f"expected 1 to {MAX_PASSES} passes; got {passes}")
         return vectors
 
 

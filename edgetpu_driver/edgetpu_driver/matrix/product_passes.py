@@ -22,9 +22,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.matrix.dense_model import DenseModel
 from edgetpu_driver.matrix.tile_plan import MatrixPlan, Tile
+
+MAX_PASSES = 64
+"""Most repetitions of a product: beyond 8 little is left to gain, see docs/weights.md."""
 
 DITHER = 0.25
 """Largest relative difference between the input scales of passes, so that outputs are not rounded alike.
@@ -140,9 +143,11 @@ def multiply(plan: MatrixPlan, batch: Array, passes: int = 1, input_scale: float
     """Multiply the planned matrix by vectors, [B, columns], finite as float32.
 
     input_scale: real value of one input step for all vectors; inputs and outputs beyond its range are then
-    counted. By default it is chosen for every vector. Raises ModelUnsupportedError for a model whose outputs
-    are at the end of their range for any input.
+    counted. By default it is chosen for every vector. Raises InputError unless there are 1 to MAX_PASSES
+    passes, and ModelUnsupportedError for a model whose outputs are at the end of their range for any input.
     """
+    if not 1 <= passes <= MAX_PASSES:
+        raise InputError(f"expected 1 to {MAX_PASSES} passes; got {passes}")
     if input_scale is not None:
         given = np.full((len(batch), len(plan.column_blocks)), input_scale)
         return (yield from _mean_of_passes(plan, batch, given, passes))
