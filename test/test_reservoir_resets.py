@@ -98,3 +98,14 @@ def test_a_jump_counts_even_if_the_first_sample_after_it_is_dropped(node: Reserv
     assert node.counters.dropped == 1
     become_ready(node)
     assert numbers_of(node) == list(range(1, QUEUE_DEPTH + 1))
+
+
+def test_a_dropped_sample_is_not_replaced_by_another_as_a_target(node: ReservoirNode) -> None:
+    hear(node, 0, 0.0)
+    become_ready(node)
+    node.client.ready = False
+    for second in range(1, QUEUE_DEPTH + 2):
+        hear(node, second, 0.1 * second)
+    become_ready(node)
+    assert node.counters.dropped == 1
+    assert node._readout.samples == QUEUE_DEPTH - 1  # 0.2 is not what followed 0.0

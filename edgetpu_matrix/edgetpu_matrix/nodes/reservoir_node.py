@@ -23,16 +23,14 @@ from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.messages.error_codes import is_lasting
 from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
-from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
-from edgetpu_driver.node_kit.state_paths import directory_setting
 from edgetpu_matrix.errors import NotTrainedError
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
-from edgetpu_matrix.nodes.matrix_parameters import matrix_settings
+from edgetpu_matrix.nodes.reservoir_parameters import SETTINGS
 from edgetpu_matrix.nodes.result_rows import prediction_row
 from edgetpu_matrix.reservoir.broken_samples import SignalScale, SizeWatch
-from edgetpu_matrix.reservoir.echo_state_network import ACTIVATIONS, LARGEST_SIZE, EchoStateNetwork
-from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, HostSubspace, Split
+from edgetpu_matrix.reservoir.echo_state_network import EchoStateNetwork
+from edgetpu_matrix.reservoir.host_subspace import HostSubspace, Split
 from edgetpu_matrix.reservoir.ridge_readout import LARGEST, RidgeReadout
 from edgetpu_msgs.msg import Prediction
 from edgetpu_msgs.srv import LoadFile, SaveFile, TrainReadout
@@ -40,52 +38,6 @@ from edgetpu_msgs.srv import LoadFile, SaveFile, TrainReadout
 KIND = "edgetpu_matrix readout 1"
 NETWORK = ("size", "spectral_radius", "leak", "activation", "input_scaling", "bias", "seed")
 """Parameters that determine the states; a readout only fits the network that it was trained on."""
-
-_SETTINGS = (
-    Setting("size", 256, "Neurons of the reservoir.", 1, LARGEST_SIZE),
-    Setting(
-        "spectral_radius",
-        0.9,
-        "Largest absolute eigenvalue of the recurrent weights after rounding: the larger, the longer the "
-        "memory. Must be below 1 with relu and identity.",
-        0.01,
-        2.0,
-    ),
-    Setting("leak", 1.0, "Share of the state that is new at every step.", 0.001, 1.0),
-    Setting("activation", "tanh", "Activation function of the neurons.", choices=tuple(ACTIVATIONS)),
-    Setting("input_scaling", 0.5, "Largest weight of an input.", 0.0, 1000.0),
-    Setting("bias", 0.2, "Largest constant input of a neuron.", 0.0, 1000.0),
-    Setting("seed", 0, "Seed of the random weights.", 0, 2**31 - 1),
-    Setting(
-        "host_directions",
-        DIRECTIONS,
-        "Number of directions of largest variance of the state that are multiplied on the host, so that "
-        "eight bits only round the residual. 0: none.",
-        0,
-        LARGEST_SIZE,
-    ),
-    Setting("washout", 100, "Number of inputs after a reset that are not used for training.", 0, 1000000),
-    Setting(
-        "horizon",
-        0,
-        "Number of inputs by which the readout predicts the input ahead; the targets are then the inputs "
-        "themselves. 0: targets are read from the topic target.",
-        0,
-        10000,
-    ),
-    Setting(
-        "regularization",
-        1e-6,
-        "Regularization of the ridge regression, in the unit of the mean square of a state.",
-        0.0,
-        1e6,
-        read_only=False,
-    ),
-    Setting("target_type", "std_msgs/msg/Float32MultiArray", "Type of the messages on target."),
-    Setting("target_fields", "data", "Fields of these messages to read, as in input_fields."),
-    directory_setting("readouts"),
-    Setting("readout", "", "Name of a saved readout to start with. Empty: none."),
-)
 
 
 @dataclass
@@ -96,6 +48,8 @@ class _Step:
     inputs: NDArray[np.float64]
     published_at: int = 0
     """See MatrixNode."""
+    index: int = 0
+    """Number of samples before it, lost ones included."""
     run: int = 0
     """Number of resets before it was received."""
     number: int = 0
@@ -106,7 +60,7 @@ class _Step:
 class ReservoirNode(MatrixNode):
     """Publishes the output of a trained readout for a signal."""
 
-    settings = matrix_settings(*_SETTINGS)
+    settings = SETTINGS
     results = ResultTopic(
         "prediction",
         Prediction,
@@ -133,7 +87,7 @@ class ReservoirNode(MatrixNode):
         self._signal_scale, self._target_scale = SignalScale(), SignalScale()
         self._readout: RidgeReadout | None = None
         self._confidence = float("nan")
-        self._steps = self._last_stamp = self._run = self._run_of_state = 0
+        self._steps = self._last_stamp = self._samples = self._run = self._run_of_state = 0
         self._recent: deque[_Step] = deque(maxlen=values["qos_depth"])
         self._past: deque[_Step] = deque()
         self._early: OrderedDict[int, NDArray[np.float64]] = OrderedDict()
@@ -185,7 +139,9 @@ class ReservoirNode(MatrixNode):
             self.get_logger().info("time jumped back; at every such jump the reservoir is reset", once=True)
             self._run += 1
         self._last_stamp = stamp
-        step = _Step(header, inputs, self.published_at, self._run, target=self._early.pop(stamp, None))
+        target = self._early.pop(stamp, None)
+        step = _Step(header, inputs, self.published_at, self._samples, self._run, target=target)
+        self._samples += 1
         self._recent.append(step)
         self._queue.offer(step)
         self.counters.dropped = self._queue.dropped
@@ -288,12 +244,13 @@ class ReservoirNode(MatrixNode):
         step.number, step.features = self._steps, self._network.features(step.inputs)
         self._publish(step)
         self._train(step)
-        if self.values["horizon"]:
+        if horizon := self.values["horizon"]:
             self._past.append(step)
-            if len(self._past) > self.values["horizon"]:
-                past = self._past.popleft()
+            while (past := self._past[0]).index < step.index - horizon:
+                self._past.popleft()  # the sample that is its target was lost
+            if past.index == step.index - horizon:
                 past.target = step.inputs
-                self._train(past)
+                self._train(self._past.popleft())
 
     def _train(self, step: _Step) -> None:
         """Add a state and its target to the training samples, once both are known."""
