@@ -92,7 +92,7 @@ def test_a_class_is_taught_from_a_folder_of_pictures(tmp_path: Path) -> None:
 def test_a_damaged_picture_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"no picture")
     taught = learner()
-    with pytest.raises(ValueError, match="expected a JPEG, PNG"):
+    with pytest.raises(InputError, match=r"a\.png: .*expected a JPEG, PNG"):
         taught.learn_folder("green", tmp_path)
     assert taught.examples.classes == {}
 
@@ -128,3 +128,9 @@ def test_a_file_of_another_model_is_refused(tmp_path: Path) -> None:
 def test_another_method_is_refused() -> None:
     with pytest.raises(InputError, match="expected a method of regression, imprinting; got 'magic'"):
         learner(method="magic")
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_result_has_at_least_one_class(count: int) -> None:
+    with pytest.raises(InputError, match=f"max_results: expected 1 or more; got {count}"):
+        learner(max_results=count)

@@ -16,7 +16,7 @@ from edgetpu_driver.matrix.dense_model import DenseModel
 from edgetpu_driver.matrix.engine_tiles import EngineTiles
 from edgetpu_driver.matrix.tile_plan import MatrixPlan, PlanOptions, make_plan
 from edgetpu_vision.algorithm import ImageLike, ModelLike
-from edgetpu_vision.class_selection import check_share
+from edgetpu_vision.class_selection import check_max_results, check_share
 from edgetpu_vision.classification.classifications import Classification, Classifications
 from edgetpu_vision.embedding.embedder import Embedder
 from edgetpu_vision.learning.layer_as_dense_model import HEADROOM, head_size
@@ -54,11 +54,12 @@ class Learner:
         "imprinting". max_results: largest number of classes in a result. min_confidence: their least score,
         0..1. capacity: largest number of examples.
 
-        Raises InputError for another method and a min_confidence that is not from 0 to 1, and what Embedder
-        and DenseModel.of_engine raise.
+        Raises InputError for another method, a max_results below 1 and a min_confidence that is not from 0 to
+        1, and what Embedder and DenseModel.of_engine raise.
         """
         if method not in METHODS:
             raise InputError(f"expected a method of {', '.join(METHODS)}; got '{method}'")
+        check_max_results(max_results)
         check_share("min_confidence", min_confidence)
         self._embedder = Embedder(model, **options)
         engine = head or _cpu_engine(head_size(self._embedder.size))
@@ -100,7 +101,7 @@ class Learner:
         """Take all pictures in a folder as examples of a class, and return how many there were.
 
         Raises InputError for a folder without pictures or with more than `capacity`, and for a picture that
-        cannot be read, ImageError for a damaged one, and what `learn` raises.
+        is damaged or cannot be read, and what `learn` raises.
         """
         paths = pictures_in(folder, self.examples.capacity)
         self._learn(label, [self.embed(read_picture(path)) for path in paths], replace)

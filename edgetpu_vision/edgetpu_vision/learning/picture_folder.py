@@ -7,7 +7,7 @@ from pathlib import Path
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.file_access import read_file
 from edgetpu_driver.images.compressed_images import decode_compressed
-from edgetpu_driver.images.encodings import Pixels
+from edgetpu_driver.images.encodings import ImageError, Pixels
 
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 
@@ -32,8 +32,10 @@ def pictures_in(folder: str | Path, most: int) -> list[Path]:
 
 
 def read_picture(path: Path) -> Pixels:
-    """A picture, uint8 [H, W, 3] RGB or [H, W]. Raises InputError, ImageError for one that is damaged."""
+    """A picture, uint8 [H, W, 3] RGB or [H, W]; InputError for one that is damaged or cannot be read."""
     try:
         return decode_compressed(read_file(path, LARGEST_PICTURE))
+    except ImageError as error:
+        raise InputError(f"{path.name}: {error}") from None
     except OSError as error:
         raise InputError(f"cannot read the picture {path}: {error.strerror or error}") from None

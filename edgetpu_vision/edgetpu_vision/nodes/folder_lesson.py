@@ -87,7 +87,7 @@ class FolderLesson:
         try:
             pixels = read_picture(path)
         except EdgeTpuError as error:
-            calls.add(partial(self._end, InputError(f"{path.name}: {error}")))
+            calls.add(partial(self._end, error))
         else:
             calls.add(partial(self._send, pixels))
 
