@@ -320,10 +320,18 @@ def test_a_learner_that_starts_again_knows_what_it_was_taught(school: School) ->
     assert list(school.call(ListClasses, "list_classes").labels) == []
 
 
+def end_lesson(school: School, label: str) -> list[Learn.Response]:
+    """Have the learner end a lesson of one example; returns the list that gets its answer."""
+    answers: list[Learn.Response] = []
+    vector = np.ones(school.learner._examples.dimension)
+    school.learner._end_lesson(Learn.Request(label=label), answers.append, [vector])
+    return answers
+
+
 def test_a_lower_capacity_costs_nothing_of_what_was_taught(school: School) -> None:
     school.teach("red", RED, 2)
     school.restart_learner(capacity=1)
-    refused = school.teach("blue", BLUE)
+    (refused,) = end_lesson(school, "ones")
     assert refused.message == "expected at most 1 examples of all classes; forget some first"
     school.restart_learner()
     assert list(school.call(ListClasses, "list_classes").examples) == [2]
@@ -335,8 +343,7 @@ def test_a_lesson_whose_layer_takes_long_says_that_it_is_not_in_use_yet(
     school.teach("red", RED)
     monkeypatch.setattr(school.learner._head, "_learn", lambda *_: None)
     monkeypatch.setattr(learner_node, "PATIENCE", 0.0)
-    vector = np.ones(school.learner._examples.dimension)
-    school.learner._end_lesson(Learn.Request(label="ones"), (answers := []).append, [vector])
+    answers = end_lesson(school, "ones")
     school.learner._check_lessons()
     assert (answers[0].success, answers[0].classes) == (True, 2)
     assert answers[0].message == "not in use yet: the layer is still being learned"
