@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from std_srvs.srv import Trigger
 
 from edgetpu_driver.errors import ArchiveError, EdgeTpuError, InputError
 from edgetpu_driver.files import npz_archive as archive
+from edgetpu_driver.files.compiled_file_names import plain_stem
 from edgetpu_driver.node_kit.base_node import fill_answer
 from edgetpu_driver.node_kit.clients.matmul_in_progress import ProductResult
 from edgetpu_driver.node_kit.executor.work_queue import WorkQueue
@@ -38,6 +40,9 @@ from edgetpu_msgs.srv import LoadFile, SaveFile, TrainReadout
 KIND = "edgetpu_matrix readout 1"
 NETWORK = ("size", "spectral_radius", "leak", "activation", "input_scaling", "bias", "seed")
 """Parameters that determine the states; a readout only fits the network that it was trained on."""
+ROUNDING = ("model", "rescale_rows", "host_directions")
+"""Parameters that determine how weights and states are rounded: with others, a readout's errors are several
+times those that it was trained with, and that predictions claim as `sigma`."""
 
 
 @dataclass
@@ -333,7 +338,7 @@ class ReservoirNode(MatrixNode):
     def _load(self, path: Path) -> None:
         arrays = archive.load(path, KIND, (*RidgeReadout.ARRAYS, "network", "confidence"))
         found = str(arrays["network"])
-        if found != self._description():
+        if found not in (self._description(), self._description(NETWORK)):  # the latter: of earlier versions
             raise ArchiveError(
                 f"{path.name}: expected a readout for the reservoir {self._description()}; got one for "
                 f"{found}"
@@ -353,5 +358,6 @@ class ReservoirNode(MatrixNode):
         self._network.inputs_are(inputs)
         self._readout, self._confidence = readout, float(confidence)
 
-    def _description(self) -> str:
-        return json.dumps({name: self.values[name] for name in NETWORK})
+    def _description(self, names: Sequence[str] = NETWORK + ROUNDING) -> str:
+        values = {**self.values, "model": plain_stem(Path(self.values["model"]))}
+        return json.dumps({name: values[name] for name in names})
