@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -205,6 +206,19 @@ class TestRows:
         row = np.full((1, SIZE), steps * ROW_SCALES[0])
         (tile,) = make_plan(row, dense_model(), PlanOptions(gains=RowGains.IN_RANGE)).tiles
         assert (tile.row_gains[0] == 1.0) == stays
+
+    @pytest.mark.parametrize("zero_point", [100, 128])
+    @pytest.mark.parametrize("gains", [RowGains.ANY, RowGains.IN_RANGE])
+    def test_weights_of_uint8_have_the_range_beside_their_zero_point(
+        self, random: np.random.Generator, gains: RowGains, zero_point: int
+    ) -> None:
+        steps = np.full(64, 1 / 127, np.float32)
+        weights = WeightTensor("w", "FULLY_CONNECTED", (64, 64), steps, is_pure_matmul=True)
+        weights = replace(weights, dtype=np.dtype(np.uint8), zero_point=zero_point)
+        dense = DenseModel.of([spec("x", 0.01, 128, 64)], [spec("y", 0.03, 128, 64)], weights)
+        matrix = random.uniform(-0.7, 0.7, (64, 64))
+        plan = make_plan(matrix, dense, PlanOptions(gains=gains))
+        assert np.abs(plan.effective - matrix).max() < 0.01
 
     @pytest.mark.parametrize("matrix", [[[np.nan]], [[np.inf]], [1.0], np.zeros((0, 3)), np.ones(3)])
     def test_anything_but_a_finite_matrix_is_refused(self, matrix: Any) -> None:

@@ -28,7 +28,6 @@ from edgetpu_driver.matrix.scaling import RowGains
 from edgetpu_driver.matrix.tile_plan import MatrixPlan, PlanOptions, Tile, make_plan, plan_of_file
 from edgetpu_driver.weights.quantisation import clipping_error
 from edgetpu_driver.weights.real_arrays import array_of, real_array
-from edgetpu_driver.weights.replaceable_weights import INT8_MAX
 from edgetpu_driver.weights.weight_request import WeightResult
 
 _SMALL_PRODUCT = 16384
@@ -257,11 +256,12 @@ class MatMul:
 
 def _refuse_clipping(dense: DenseModel, matrix: NDArray[np.float32]) -> None:
     """Raise ClippingError, for the matrix as a whole, if any weight is beyond the model's range."""
-    scales = np.resize(dense.tensor.scales, len(matrix))
-    limits, sizes = INT8_MAX * scales[:, np.newaxis], np.abs(matrix)
-    clipped = int(np.count_nonzero(sizes >= limits * ((INT8_MAX + 0.5) / INT8_MAX)))
+    scales, (least, most) = np.resize(dense.tensor.scales, len(matrix)), dense.tensor.limits
+    steps = scales[:, np.newaxis]
+    excess = np.maximum(matrix - most * steps, least * steps - matrix)
+    clipped = int(np.count_nonzero(excess >= steps / 2))
     if clipped and np.isfinite(matrix).all():  # the engine refuses others
-        raise clipping_error(scales, clipped, matrix.size, float((sizes - limits).max()))
+        raise clipping_error(scales, clipped, matrix.size, float(excess.max()), (least, most))
 
 
 def _refuse_clipped(result: ProductBatch, input_scale: float | None) -> None:

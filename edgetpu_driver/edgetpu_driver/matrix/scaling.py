@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.matrix.dense_model import DenseModel
-from edgetpu_driver.weights.replaceable_weights import INT8_MAX
 
 OUTPUT_HEADROOM = 4.2
 """Output range over the RMS of outputs for inputs that are independent of the rows.
@@ -87,14 +86,14 @@ def compiled_gains(
         return gains
     columns, usable = part.shape[1], lengths > _SMALLEST_ROW
     steps = dense.tensor.scales[: len(part)].astype(np.float64)
-    largest = np.maximum(part.max(axis=1), -part.min(axis=1))
-    limits = INT8_MAX * steps
-    np.divide(limits, largest, out=gains, where=usable)
+    highest, lowest = part.max(axis=1), part.min(axis=1)
+    least, most = dense.tensor.limits
+    np.divide(min(-least, most) * steps, np.maximum(highest, -lowest), out=gains, where=usable)
     longest = _best_longest(dense, gains * lengths, steps, columns, headroom)
     fitting = np.divide(longest, lengths, out=gains.copy(), where=usable)
     np.minimum(gains, fitting, out=gains)
     if allowed is RowGains.IN_RANGE:
-        gains[largest >= limits * ((INT8_MAX + 0.5) / INT8_MAX)] = 1.0
+        gains[(highest >= (most + 0.5) * steps) | (lowest <= (least - 0.5) * steps)] = 1.0
     return gains
 
 

@@ -20,7 +20,6 @@ from edgetpu_driver.matrix.dense_model import DenseModel
 from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM, RowGains
 from edgetpu_driver.weights.quantisation import WeightQuantiser
 from edgetpu_driver.weights.real_arrays import real_array
-from edgetpu_driver.weights.replaceable_weights import INT8_MAX
 from edgetpu_driver.weights.weight_request import WeightRequest
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -85,7 +84,7 @@ class Tile:
         scales = self.dense.tensor.scales[:rows]
         if self.options.rescale_rows:
             scales = row_scales * self.row_gains.astype(np.float32)
-        values = quantiser.values[:rows, :columns].astype(np.float32)
+        values = quantiser.values[:rows, :columns].astype(np.float32) - self.dense.tensor.zero_point
         return np.asarray(values * scales[:, np.newaxis])
 
     @cached_property
@@ -232,7 +231,8 @@ def _make_tile(
             on_model = lengths * gains
         else:
             gains = scaling.compiled_gains(dense, part, lengths, options.headroom, options.gains)
-            limits = INT8_MAX * dense.tensor.scales[: len(part)].astype(np.float64) * sqrt(width)
+            most = max(map(abs, dense.tensor.limits))
+            limits = most * dense.tensor.scales[: len(part)].astype(np.float64) * sqrt(width)
             on_model = np.minimum(lengths * gains, limits)  # a clipped row is no longer than its limit
     return Tile(index, rows, columns, dense, options, part, gains, unit, float(on_model.max()))
 
