@@ -23,6 +23,7 @@ from edgetpu_driver.host.sticks.pending_attachments import PendingAttachments
 from edgetpu_driver.host.sticks.pending_command import Command, PendingCommand
 from edgetpu_driver.host.sticks.scheduler import Scheduler
 from edgetpu_driver.host.sticks.self_check import SelfCheck, SelfCheckError
+from edgetpu_driver.host.sticks.stick_duty import Duty
 from edgetpu_driver.host.sticks.stick_slot import STUCK_SECONDS, StickSlot
 from edgetpu_driver.host.sticks.thermal_throttle import ThermalThrottle
 
@@ -54,7 +55,7 @@ class StickWorker:
         self._thread: threading.Thread | None = None
         self._thread_lock = threading.RLock()  # a finaliser may stop a worker at any point of this thread
         self.request_reset = PendingCommand(self.post, self.reset)
-        self._closing = False
+        self._duty = Duty.SERVE
         self.is_to_close = False
         """Whether it has been told to close and has not done so yet; it starts nothing new."""
         self._commanded = False
@@ -64,7 +65,6 @@ class StickWorker:
         self._times = UpkeepTimes()
         self._self_check = SelfCheck()
         self._pending = PendingAttachments(lambda: self._replicas().values())
-        self._out_of_service = False
         scheduler.slots.append(self.slot)
 
     # May be called from any thread.
@@ -96,7 +96,7 @@ class StickWorker:
         """Open the device and keep it open."""
 
         def begin() -> None:
-            self._closing = False
+            self._duty = self._duty.unless(Duty.END)
             self._times.begin(upkeep, time.monotonic())
 
         self.post(begin)
@@ -145,7 +145,7 @@ class StickWorker:
 
     def open(self) -> None:
         """Open the device again and attach the models."""
-        self._out_of_service = self._closing = False
+        self._duty = Duty.SERVE
         if self.is_to_close:
             return
         if self.connection.is_open:
@@ -164,7 +164,7 @@ class StickWorker:
         if not self._times.begin_reset(time.monotonic()):
             return
         message = "reset on request"
-        self._out_of_service = False
+        self._duty = self._duty.unless(Duty.STAY_CLOSED)
         self._give_up(State.RECOVERING, message, UnavailableError(f"no device: {message}"))
         self._times.hurry()
 
@@ -203,7 +203,7 @@ class StickWorker:
             self._self_check.check(replica)
         except SelfCheckError as error:
             self.failed_checks += 1
-            self._out_of_service = True
+            self._duty = Duty.STAY_CLOSED
             _log.error("stick %d is out of service: %s", self.slot.number, error)
             self._give_up(State.FAILED, str(error), UnavailableError(f"no device: {error}"))
         except DeviceError as error:
@@ -280,7 +280,7 @@ class StickWorker:
         self._scheduler.leave(self.slot, error)
 
     def _close(self) -> None:
-        self._closing, self.is_to_close, self._out_of_service = True, False, False
+        self._duty, self.is_to_close = Duty.END, False
         self._times.end()
         self._scheduler.leave(self.slot, UnavailableError("no device: the driver is being shut down"))
         self.connection.close()
@@ -307,7 +307,7 @@ class StickWorker:
 
         If both wait, commands and pieces of requests alternate.
         """
-        if self._closing and self._end():
+        if self._duty is Duty.END and self._end():
             return True
         item: Request | Command | None = None
         if upkeep := self._times.due(time.monotonic()):
@@ -343,7 +343,7 @@ class StickWorker:
         with self._thread_lock:
             if not self._mailbox.empty():
                 return False
-            self._closing, self._thread = False, None
+            self._duty, self._thread = Duty.SERVE, None
             return True
 
     def _keep(self, upkeep: Upkeep) -> None:
@@ -354,7 +354,7 @@ class StickWorker:
                 self.check()
         if self._times.reset_waits:
             self.reset()
-        if not (self.connection.is_open or self._out_of_service):
+        if not self.connection.is_open and self._duty is Duty.SERVE:
             self.open()
             upkeep.on_attempt(self.connection.is_open)
             self._times.opened(time.monotonic())
