@@ -100,7 +100,7 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
         self._features: CompassFeatures | None = None
         self._aligner: RotationAligner | None = None
         self._aligned_camera: Pinhole | None = None
-        self._filter: OrientationTracker | None = None
+        self._tracker: OrientationTracker | None = None
         self._use_engine(engine)
 
     @property
@@ -113,11 +113,11 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
         compass_features(image, outputs)  # refuses other models; the camera decides how outputs are read
         self._outputs = outputs
         self._aligned_camera = None
-        self._filter = None
+        self._tracker = None
 
     def reset(self) -> None:
         """Forget all views; the next image sets yaw to zero."""
-        self._filter = None
+        self._tracker = None
 
     def update(self, image: ImageLike, stamp: float = 0.0) -> HeadingResult:
         """Measure the heading in an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.
@@ -139,10 +139,10 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
             return HeadingResult(frame.stamp, False, 0.0)
         assert self._features is not None
         view = View(self._features.read(outputs))
-        if self._filter is None:
-            self._filter = OrientationTracker(aligner, self._up, self._looks_ahead)
-        heading = self._filter.update(view, frame.stamp)
-        reference = self._filter.reference_stamp
+        if self._tracker is None:
+            self._tracker = OrientationTracker(aligner, self._up, self._looks_ahead)
+        heading = self._tracker.update(view, frame.stamp)
+        reference = self._tracker.reference_stamp
         if heading is None or heading.confidence < self.min_confidence:
             confidence = heading.confidence if heading else 0.0
             return HeadingResult(frame.stamp, False, confidence, reference)
@@ -170,7 +170,7 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
             self._features = compass_features(image, self._outputs, camera.width, camera.height)
             self._aligner = RotationAligner(camera, image.height, image.width, self._features.grid)
             self._aligned_camera = camera
-            self._filter = None
+            self._tracker = None
         return self._aligner
 
 
