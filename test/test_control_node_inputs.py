@@ -16,6 +16,7 @@ pytest.importorskip("vision_msgs", reason="needs vision_msgs")
 from builtin_interfaces.msg import Time
 from geometry_msgs.msg import Twist, TwistStamped, Vector3
 from nav_msgs.msg import Odometry
+from rclpy.clock_type import ClockType
 from rclpy.parameter import Parameter
 from rclpy.time import Time as RosTime
 from sensor_msgs.msg import CameraInfo
@@ -182,6 +183,17 @@ def test_a_policy_follows_no_command_whose_observation_has_become_old(
     policy.server.answer(np.array([[0.5, 0.0]]), SimpleNamespace(error=None))
     assert policy._follower.step(policy.now) is None
     assert policy.counters.failed == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters"), [(VisualServoNode, {}), (PolicyNode, {"twist": True})], ids=["servo", "policy"]
+)
+def test_no_velocity_is_published_while_simulated_time_stands_still(
+    node: Callable[..., Any], kind: type[Any], parameters: dict[str, Any]
+) -> None:
+    controller = node(kind, use_sim_time=True, rate=8.0, **parameters)
+    (timer,) = (each for each in controller.timers if each.timer_period_ns == 125_000_000)
+    assert timer.clock.clock_type == ClockType.ROS_TIME
 
 
 def test_a_node_says_that_it_waits_for_simulated_time(

@@ -32,6 +32,7 @@ from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.clients.driver_choice import DRIVER_SETTING
 from edgetpu_driver.node_kit.dense_graph_files import MODEL_DIR
+from edgetpu_driver.node_kit.executor.steady_timers import create_graph_timer
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.messages.message_types import message_type
 from edgetpu_driver.node_kit.middleware.qos_profiles import subscription_qos
@@ -130,7 +131,7 @@ class NetworkControlNode(BaseNode):
         self._commands = self.create_publisher(Float64MultiArray, "~/command", QOS_COMMANDS)
         if self.values["twist"]:
             self._velocities = VelocityPublisher(self, "~/cmd_vel")
-            self.create_steady_timer(1 / self.values["rate"], self._drive)
+            create_graph_timer(self, 1 / self.values["rate"], self._drive)
         self.server.create_clients()
         if self.values[self.file_parameter]:
             try:
