@@ -51,6 +51,12 @@ ARGUMENTS = (
     ),
     ("params_file", str(CONFIG / "edgetpu.yaml"), "parameters of the control nodes", None),
     ("cmd_vel_topic", "cmd_vel", "velocities for the robot's base", None),
+    (
+        "camera_info_topic",
+        "/camera/camera_info",
+        "calibration for a visual_servo with another source than servo_error",
+        None,
+    ),
     ("stamped", "false", "true: all velocities are TwistStamped", ("true", "false")),
     ("use_sim_time", "false", "true: time is that of /clock", ("true", "false")),
     (
@@ -121,7 +127,7 @@ def _source(context: LaunchContext) -> Node:
         own = {"twist": True, **({NETWORK_PARAMETERS[name]: network} if network else {})}
     elif network:
         raise RuntimeError(f"network: expected source {' or '.join(NETWORK_PARAMETERS)}; got '{name}'")
-    return _controller(context, name, own, [])
+    return _controller(context, name, own, [("camera_info", _value(context, "camera_info_topic"))])
 
 
 def _multiplexer(context: LaunchContext) -> Node:

@@ -146,6 +146,17 @@ def test_without_twist_mux_nothing_is_started(
         launch_file["_start"](Context(launch_file, {"ROS_DISTRO": "jazzy"}))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "topic"),
+    [({}, "/camera/camera_info"), ({"camera_info_topic": "/front/camera_info"}, "/front/camera_info")],
+)
+def test_the_servo_takes_the_calibration_of_the_camera(
+    launch_file: dict[str, Any], arguments: dict[str, str], topic: str
+) -> None:
+    servo = nodes_of(launch_file, Context(launch_file, {}, **arguments))[0]
+    assert (servo["name"], servo["remappings"]) == ("visual_servo", [("camera_info", topic)])
+
+
 @pytest.mark.parametrize("respawn", [True, False])
 def test_every_process_is_restarted_unless_respawn_is_false(
     launch_file: dict[str, Any], respawn: bool
