@@ -65,6 +65,7 @@ class VelocityRamp:
 
     def speed_up(self, wanted: Velocity, limits: VelocityLimits, seconds: float) -> Velocity:
         """Return the velocity after `seconds`; a lower one than the present is reached at once."""
+        wanted = Velocity(clamp(wanted.linear, limits.linear), clamp(wanted.angular, limits.angular))
         self.velocity = Velocity(
             _kept(self.velocity.linear, wanted.linear), _kept(self.velocity.angular, wanted.angular)
         )

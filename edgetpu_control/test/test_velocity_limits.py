@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -33,6 +34,12 @@ class TestARamp:
         ramp = VelocityRamp()
         ramp.velocity = Velocity(1.0, 0.0)
         assert ramp.step(STANDSTILL, LIMITS, 0.125) == Velocity(0.5, 0.0)
+
+    def test_that_only_limits_speeding_up_meets_a_limit_that_was_lowered_at_once(self) -> None:
+        ramp = VelocityRamp()
+        ramp.velocity = Velocity(-1.0, 2.0)
+        lowered = replace(LIMITS, linear=0.25, angular=0.5)
+        assert ramp.speed_up(Velocity(-1.0, 2.0), lowered, 0.125) == Velocity(-0.25, 0.5)
 
 
 def test_a_deadband_lets_pass_what_is_no_number() -> None:
