@@ -123,7 +123,7 @@ class ControlNode(BaseNode):
     def destroy_node(self) -> None:
         """Stop the robot, which may keep its last velocity until it gets another, and leave the graph."""
         if self._moves:
-            self._send(STANDSTILL)
+            self._commands.stop()
         super().destroy_node()
 
     def _publish(self) -> None:

@@ -194,7 +194,7 @@ class NetworkControlNode(BaseNode):
     def destroy_node(self) -> None:
         """Stop the robot, which may keep its last velocity, abandon the pending request, leave the graph."""
         if self._velocities is not None and self._follower.velocity != STANDSTILL:
-            self._velocities.send(STANDSTILL)
+            self._velocities.stop()
         self.server.close()
         super().destroy_node()
 

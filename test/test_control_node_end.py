@@ -1,0 +1,87 @@
+"""A control node that ends stops the robot, which may keep its last velocity until it gets another."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+
+from geometry_msgs.msg import Twist
+from rclpy.parameter import Parameter
+
+from edgetpu_control.nodes.control_node import ControlNode
+from edgetpu_control.nodes.policy_node import PolicyNode
+from edgetpu_control.velocity import Velocity
+from edgetpu_msgs.msg import ServoError
+
+
+class Moving(ControlNode):
+    """A node that drives on."""
+
+    def __init__(self) -> None:
+        super().__init__("moving")
+        self.start("~/cmd_vel")
+        self.velocities = self._commands
+
+    def command(self, now: float) -> Velocity | None:  # noqa: ARG002
+        return Velocity(0.5)
+
+    def drive(self) -> None:
+        self._publish()
+
+
+class MovingByANetwork(PolicyNode):
+    """A policy that drives on."""
+
+    def __init__(self) -> None:
+        overrides = [Parameter("twist", value=True), Parameter("linear_acceleration", value=100.0)]
+        super().__init__(parameter_overrides=overrides)
+        self.velocities = self._velocities
+
+    def drive(self) -> None:
+        self.publish_command(np.array([0.5, 0.0]))
+        self._drive()
+
+
+@pytest.mark.parametrize("kind", [Moving, MovingByANetwork])
+def test_a_node_that_ends_stays_until_its_standstill_has_arrived(
+    graph: Any,  # noqa: ARG001 - rclpy runs
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[Any],
+) -> None:
+    node, events = kind(), list[Any]()
+    publisher = SimpleNamespace(
+        publish=lambda twist: events.append(twist.linear.x),
+        wait_for_all_acked=lambda _: events.append("acknowledged"),
+    )
+    monkeypatch.setattr(node.velocities, "_publisher", publisher)
+    node.drive()
+    destroy = node.destroy_publisher
+    monkeypatch.setattr(node, "destroy_publisher", lambda each: events.append("destroyed") or destroy(each))
+    node.destroy_node()
+    assert events[:4] == [0.5, 0.0, "acknowledged", "destroyed"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_the_robot(
+    start_briefly: Callable[..., Any], graph: Any, number: signal.Signals
+) -> None:
+    process = start_briefly("edgetpu_control", "visual_servo", "-r", f"__ns:=/{number.name}", timeout=10.0)
+    velocities = graph.collect(Twist, f"/{number.name}/visual_servo/cmd_vel", 1000)
+    spots = graph.node.create_publisher(ServoError, f"/{number.name}/spot_tracker/servo_error", 10)
+
+    def turns() -> bool:
+        spot = ServoError(valid=True, confidence=1.0, bearing_x=-0.7)
+        spot.header.stamp = graph.node.get_clock().now().to_msg()
+        spots.publish(spot)
+        return any(velocity.angular.z > 0 for velocity in velocities)
+
+    graph.spin_until(turns)
+    process.stop(number)
+    graph.spin_until(lambda: velocities[-1] == Twist())
