@@ -46,8 +46,7 @@ class SimulatedRobot:
         self.images = self.missing = 0
         """Number of images whose results were awaited, and of those with a result that was not in time."""
         self.real_time = False
-        """Whether the world runs no faster than real time. Then it does not wait for results, and the base
-        stops after BASE_TIMEOUT without a velocity."""
+        """Whether the world runs no faster than real time. Then it does not wait for results."""
         self.image_every = 1
         """Periods from one image of the camera to the next, which is also the time limit of results."""
         self.stalled = False
@@ -85,7 +84,7 @@ class SimulatedRobot:
         return self._awaited.latest
 
     def drive(self, linear: float, angular: float) -> None:
-        """Obey these velocities, m/s and rad/s, until the next ones."""
+        """Obey these velocities, m/s and rad/s, until the next ones or BASE_TIMEOUT."""
         self._velocity, self._commanded_at = (linear, angular), self._ticks
 
     def watch(self, message_type: type[Any], topic: str) -> None:
@@ -125,7 +124,7 @@ class SimulatedRobot:
     def advance(self) -> None:
         """Drive for a period; publish an image that is due, and wait for its results."""
         world = self.world
-        if self.real_time and self._ticks - self._commanded_at > BASE_TIMEOUT / PERIOD:
+        if self._ticks - self._commanded_at > BASE_TIMEOUT / PERIOD:
             self._velocity = 0.0, 0.0
         world.step(PERIOD, *self._velocity)
         self._ticks += 1

@@ -28,8 +28,7 @@ from drive.scenarios.dock_scenario import DockAtBall
 from drive.scenarios.fault_scenario import BALL_SPEED, STILL, STOP, Faults, last_above
 from drive.scenarios.return_scenario import Return
 from drive.scenarios.turn_scenario import Turn
-from drive.simulated_robot_node import LATENCY, SimulatedRobot
-from drive.simulated_robot_topics import RobotTopics
+from drive.simulated_robot_node import LATENCY
 from drive.truth import Record, Truth
 from drive.worlds import robot_world as worlds
 from drive.worlds.robot_world import MASS, PERIOD, SPEED_GAIN, Box, World
@@ -324,26 +323,6 @@ class TestAWorld:
         world.step(0.1, 0.0, 0.0)
         assert world.gap(0) == pytest.approx(3.0 - 0.1 - worlds.HULL_RADIUS, abs=1e-3)
         world.close()
-
-
-@needs_mujoco
-def test_a_robot_takes_the_next_image_while_the_nodes_have_an_earlier_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    events: list[str] = []
-    monkeypatch.setattr(World, "image", lambda _: events.append("take") or np.zeros((240, 320, 3), np.uint8))
-    monkeypatch.setattr(RobotTopics, "publish_image", lambda *_: events.append("publish"))
-    robot, world = SimulatedRobot("cmd_vel"), World(0, [])
-    robot.watch(Heading, "heading")
-    try:
-        robot.enter(world)
-        robot.real_time = True
-        for _ in range(4):
-            robot.advance()
-    finally:
-        robot.close()
-        world.close()
-    assert events == ["take", "take", "publish", "take", "publish", "take"]
 
 
 @needs_mujoco
