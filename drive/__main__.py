@@ -83,6 +83,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (DriveError, GraphError) as error:
         print(f"[drive] {error}", file=sys.stderr)
         return EXIT_ERROR
+    except OSError as error:  # mostly for OUTPUT
+        reason = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        print(f"[drive] {reason}", file=sys.stderr)
+        return EXIT_ERROR
     except KeyboardInterrupt:
         print("[drive] interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -121,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
+    options.output.mkdir(parents=True, exist_ok=True)  # before anything takes time
     os.environ.update(isolate())
     os.environ.setdefault("ROS_HOME", str((options.output / "ros").resolve()))
     seeds = range(options.first_seed, options.first_seed + options.seeds)

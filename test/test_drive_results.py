@@ -85,3 +85,12 @@ def test_worlds_without_a_seed_are_refused(
     with pytest.raises(SystemExit):
         drive.main(["reached", option])
     assert expected in capsys.readouterr().err
+
+
+def test_an_output_that_cannot_be_written_is_named_before_the_first_world(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert drive.main(["failing", "--output", str(file)]) == drive.EXIT_ERROR
+    assert capsys.readouterr() == ("", f"[drive] {file}: File exists\n")
