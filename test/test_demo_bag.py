@@ -11,7 +11,7 @@ import pytest
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
-from demo.bag.image_bag import CAMERA_INFO, COMPRESSED_IMAGE, IMAGE, ImageBag, header_stamp
+from demo.bag.image_bag import CAMERA_INFO, COMPRESSED_IMAGE, IMAGE, ORIENTATION, ImageBag, header_stamp
 from demo.errors import BagError
 from demo.scene.scene_bag import write_scene
 from edgetpu_dashboard.scene.scene import Scene
@@ -73,6 +73,28 @@ def test_camera_info_is_in_the_namespace_of_the_image_topic(scene: Path) -> None
     with ImageBag(scene) as bag:
         assert bag.topic.camera_info == "/camera/camera_info"
         assert [record.type for record in bag.records()] == [CAMERA_INFO, IMAGE] * 3
+
+
+def test_a_topic_for_camera_info_without_messages_is_none(tmp_path: Path) -> None:
+    with Writer(tmp_path / "bag", version=9) as bag:
+        bag.add_connection("/cam/camera_info", CAMERA_INFO, typestore=STORE)
+        bag.write(bag.add_connection("/cam/image", IMAGE, typestore=STORE), 9, b"")
+    with ImageBag(tmp_path / "bag") as read:
+        assert read.topic.camera_info is None
+
+
+def test_orientations_that_are_cut_off_are_left_out(tmp_path: Path) -> None:
+    time = STORE.types["builtin_interfaces/msg/Time"](sec=0, nanosec=7)
+    header = STORE.types["std_msgs/msg/Header"](stamp=time, frame_id="camera")
+    quaternion = STORE.types["geometry_msgs/msg/Quaternion"](0.0, 1.0, 0.0, 0.0)
+    whole = bytes(STORE.serialize_cdr(STORE.types[ORIENTATION](header, quaternion), ORIENTATION))
+    with Writer(tmp_path / "bag", version=9) as bag:
+        bag.write(bag.add_connection("/image", IMAGE, typestore=STORE), 1, b"")
+        turned = bag.add_connection("/turned", ORIENTATION, typestore=STORE)
+        for number, data in enumerate((whole[:-1], whole, b"")):
+            bag.write(turned, number, data)
+    with ImageBag(tmp_path / "bag") as read:
+        assert list(read.orientations()) == [(7, (0.0, 1.0, 0.0, 0.0))]
 
 
 def test_the_topic_may_be_named_without_its_slash(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ Quaternion = tuple[float, float, float, float]  # x, y, z, w
 
 @dataclass(frozen=True)
 class ImageTopic:
-    """A topic with images and its camera_info, named as by image_transport."""
+    """A topic with images and that of its camera_info, if it has messages, named as by image_transport."""
 
     name: str
     type: str
@@ -103,7 +103,13 @@ class ImageBag:
         return self._records([c for c in self._reader.connections if wanted.get(c.topic) == c.msgtype])
 
     def orientations(self) -> Iterator[tuple[int, Quaternion]]:
-        """Yield stamp, ns, and orientation of the camera, if exactly one topic has orientations."""
+        """Yield stamp, ns, and orientation of the camera, if exactly one topic has orientations.
+
+        Those that cannot be read are left out.
+
+        Raises:
+            BagError: the bag itself cannot be read further.
+        """
         connections = [c for c in self._reader.connections if c.msgtype == ORIENTATION]
         if len(connections) != 1:
             return
@@ -111,8 +117,8 @@ class ImageBag:
         for record in self._records(connections):
             try:
                 quaternion: Any = store.deserialize_cdr(record.cdr, ORIENTATION)
-            except Exception as error:
-                raise self._damaged(error) from error
+            except Exception:  # rosbags raises errors of many types for a damaged message
+                continue
             q = quaternion.quaternion
             yield record.stamp_ns, (q.x, q.y, q.z, q.w)
 
@@ -157,7 +163,8 @@ class ImageBag:
             raise BagError(f"{name} in {self.path} has no messages")
         topic = ImageTopic(name, types[name], counts[name], None)
         info = topic.base.rpartition("/")[0] + "/camera_info"
-        return replace(topic, camera_info=info) if types.get(info) == CAMERA_INFO else topic
+        known = types.get(info) == CAMERA_INFO and counts[info] > 0
+        return replace(topic, camera_info=info) if known else topic
 
 
 def open_bag(path: Path) -> Reader:
