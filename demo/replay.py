@@ -56,6 +56,8 @@ class _Node:
     needs_user: bool = False
     """Whether the node reports an error, which remains until the user changes something."""
     malformed: int = 0
+    fault: str = ""
+    """What the node said when it last counted malformed images."""
     without_result: int = 0
 
     @property
@@ -79,7 +81,9 @@ class _Node:
         self.diagnosis = status.message
         self.needs_user = status.level == DiagnosticStatus.ERROR
         counters = {item.key: int(item.value) for item in status.values if item.key in WITHOUT_RESULT}
-        self.malformed = counters.get("malformed", 0)
+        before, self.malformed = self.malformed, counters.get("malformed", 0)
+        if self.malformed > before:
+            self.fault = status.message
         self.without_result = sum(counters.values())
 
 
@@ -181,7 +185,7 @@ class Replay:
         if rate is not None:
             self._spin_until(time.monotonic() + timeout, self._settled)
         return {
-            name: node.collector.results(self._unreadable + node.malformed)
+            name: node.collector.results(self._unreadable + node.malformed, node.fault)
             for name, node in self._nodes.items()
         }
 

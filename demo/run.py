@@ -73,8 +73,9 @@ def run(options: argparse.Namespace) -> None:
 def _require_results(nodes: Iterable[NodeResults]) -> None:
     for node in nodes:
         if not node.rows:
+            said = f"; it said: {node.fault}" if node.fault else ""
             raise GraphError(
-                f"{node.name} gave no result: {node.images} images, {node.malformed} of them malformed"
+                f"{node.name} gave no result: {node.images} images, {node.malformed} of them malformed{said}"
             )
 
 

@@ -56,7 +56,8 @@ class Tracker(Node):
 
     def _diagnose(self) -> None:
         values = [KeyValue(key="malformed", value=str(self._malformed))]
-        status = DiagnosticStatus(name="spot_tracker: images", message="ok", values=values)
+        message = "the last image was cut off" if self._malformed else "ok"
+        status = DiagnosticStatus(name="spot_tracker: images", message=message, values=values)
         if BEHAVIOUR == "refused":
             status.level, status.message = DiagnosticStatus.ERROR, "no such model"
         self._diagnostics.publish(DiagnosticArray(status=[status]))

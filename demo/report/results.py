@@ -24,6 +24,7 @@ class NodeResults:
     malformed: int = 0  # number of these images that the node refused as malformed
     rows: list[Row] = field(default_factory=list)  # in the order of the images
     latencies: list[float] = field(default_factory=list)  # s from image to result, one for each row
+    fault: str = ""  # what the node said when it refused the last malformed image
 
     @property
     def dropped(self) -> int:
@@ -75,11 +76,11 @@ class Collector:
         """Number of images that have no result yet."""
         return len(self._sent) - len(self._answers)
 
-    def results(self, malformed: int = 0) -> NodeResults:
-        """Return the results so far."""
+    def results(self, malformed: int = 0, fault: str = "") -> NodeResults:
+        """Return the results so far; see NodeResults for malformed and fault."""
         ordered = [self._answers[image] for image in sorted(self._answers)]
         rows, latencies = [row for row, _ in ordered], [latency for _, latency in ordered]
-        return NodeResults(self.name, self.topic, len(self._sent), malformed, rows, latencies)
+        return NodeResults(self.name, self.topic, len(self._sent), malformed, rows, latencies, fault)
 
 
 def summary(backend: str, bag: Path, nodes: Mapping[str, NodeResults]) -> dict[str, object]:
