@@ -47,6 +47,15 @@ def test_what_cannot_be_read_of_a_folder_is_left_out(tmp_path: Path) -> None:
     assert [source.read(0.0)[0, 0, 0] for _ in range(3)] == [10, 20, 10]
 
 
+def test_a_folder_that_was_emptied_is_named_instead_of_its_last_picture(tmp_path: Path) -> None:
+    write(tmp_path / "a.png", 10)
+    source = FileSource(str(tmp_path), OWN_SIZE)
+    source.read(0.0)
+    (tmp_path / "a.png").unlink()
+    with pytest.raises(NoPictureError, match="expected a video or pictures; none can be read"):
+        source.read(0.0)
+
+
 def test_without_loop_the_last_picture_stays(tmp_path: Path) -> None:
     write(tmp_path / "a.png", 10)
     write(tmp_path / "b.png", 20)

@@ -47,7 +47,7 @@ class FileSource:
             self.close()
             self._pictures = self._open()
             picture = next(self._pictures, None)
-        if picture is not None:
+        if picture is not None or self._loop:
             self._last = picture
         if self._last is None:
             raise NoPictureError(f"{self._path}: expected a video or pictures; none can be read")
