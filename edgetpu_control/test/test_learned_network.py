@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from edgetpu_control.learned import train_policy
 from edgetpu_control.learned.network import Interval, Layer, Network, load_network
 from edgetpu_control.learned.quantised_network import INPUT, OUTPUT, QuantisedNetwork, quantise
 from edgetpu_control.learned.train_policy import main
@@ -277,6 +279,23 @@ class TestCommandLine:
         np.savez(tmp_path / "samples.npz", observations=x, commands=np.full((200, 1), 16, np.int8))
         main([str(tmp_path / "samples.npz"), str(tmp_path / "policy.npz"), "--hidden", "--epochs", "1"])
         assert "always 0" not in capsys.readouterr().out
+
+    def test_does_not_write_over_its_samples(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        samples = tmp_path / "samples.npz"
+        np.savez(samples, observations=states(200), commands=teacher(states(200)))
+        before = samples.read_bytes()
+        assert main([str(samples), f"{tmp_path}/./samples.npz"]) == 2
+        assert "samples.npz: expected another file for the policy than the samples" in capsys.readouterr().err
+        assert samples.read_bytes() == before
+
+    def test_says_in_a_line_that_it_was_interrupted(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(train_policy, "train", Mock(side_effect=KeyboardInterrupt))
+        assert main(["visual_servo", "policy.npz"]) == 130
+        assert capsys.readouterr().err == "train_policy: interrupted\n"
 
     @pytest.mark.parametrize("epochs", ["0", "-1"])
     def test_refuses_to_train_in_no_epochs(

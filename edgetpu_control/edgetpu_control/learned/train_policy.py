@@ -18,7 +18,7 @@ from edgetpu_driver.errors import EdgeTpuError, InputError, reason_of
 from edgetpu_driver.files.file_access import read_file
 
 _DEFAULTS = TrainingPlan()
-EXIT_ERROR = 2
+EXIT_ERROR, EXIT_INTERRUPTED = 2, 130
 VISUAL_SERVO = "visual_servo"
 """Name of the simulated teacher."""
 
@@ -27,6 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Train, write the network, and print the error due to 8 bits in each layer."""
     options = _parser().parse_args(arguments)
     try:
+        if options.policy.resolve() == options.samples.resolve():
+            raise InputError(f"{options.policy}: expected another file for the policy than the samples")
         taught = str(options.samples) == VISUAL_SERVO
         observations, commands = servo_teacher.lessons() if taught else _samples(options.samples)
         plan = TrainingPlan(tuple(options.hidden), options.epochs, seed=options.seed)
@@ -38,6 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (EdgeTpuError, OSError) as error:
         print(f"train_policy: {reason_of(error)}", file=sys.stderr)
         return EXIT_ERROR
+    except KeyboardInterrupt:
+        print("train_policy: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
     return 0
 
 
