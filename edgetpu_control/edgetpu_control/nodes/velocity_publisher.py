@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from geometry_msgs.msg import Twist, TwistStamped
 from rclpy.duration import Duration
+from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.qos import QoSProfile
 from std_msgs.msg import Header
 
@@ -45,7 +47,8 @@ class VelocityPublisher:
         What is still on its way when the publisher is destroyed is lost.
         """
         self.send(STANDSTILL)
-        self._publisher.wait_for_all_acked(_ACKNOWLEDGED_WITHIN)
+        with suppress(_rclpy.RCLError):  # some middlewares cannot tell
+            self._publisher.wait_for_all_acked(_ACKNOWLEDGED_WITHIN)
         time.sleep(_FAREWELL)
 
     def _with_header(self, twist: Twist) -> TwistStamped:
