@@ -15,9 +15,11 @@ from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile
-from sensor_msgs.msg import Image
+from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Float32MultiArray, Header
 
+from edgetpu_dashboard.camera.calibration import pinhole_calibration
+from edgetpu_dashboard.nodes.camera_info_messages import camera_info
 from fuzz.message_values import class_named
 
 _PERIOD = 0.05
@@ -77,13 +79,13 @@ class ResultWatch:
 
 
 def _image(number: int) -> Image:
+    """A texture with a spot, which a servo can follow."""
     height, width = _SIZE
     rows, columns = np.mgrid[:height, :width]
     pixels = (rows * 5 + (columns + number % 3) * 3 + 80 * (rows // 8 % 2)).astype(np.uint8) // 2
-    pixels[18:25, 30:37] = 255  # a spot to follow
-    seconds, nanoseconds = divmod(time.time_ns(), 10**9)
+    pixels[18:25, 30:37] = 255
     return Image(
-        header=Header(stamp=Time(sec=seconds, nanosec=nanoseconds), frame_id="camera"),
+        header=_header(),
         height=height,
         width=width,
         encoding="mono8",
@@ -92,12 +94,23 @@ def _image(number: int) -> Image:
     )
 
 
+def _camera_info(_number: int) -> CameraInfo:
+    height, width = _SIZE
+    return camera_info(_header(), pinhole_calibration(width, height, float(width)))
+
+
+def _header() -> Header:
+    seconds, nanoseconds = divmod(time.time_ns(), 10**9)
+    return Header(stamp=Time(sec=seconds, nanosec=nanoseconds), frame_id="camera")
+
+
 def _signal(number: int) -> Float32MultiArray:
     return Float32MultiArray(data=array("f", [float(np.sin(number / 5))]))
 
 
 _GOOD: dict[str, Callable[[int], Any]] = {
     "sensor_msgs/msg/Image": _image,
+    "sensor_msgs/msg/CameraInfo": _camera_info,
     "std_msgs/msg/Float32MultiArray": _signal,
 }
 """By message type: makes the good message of a number."""
