@@ -302,7 +302,11 @@ def test_commands_nothing_once_a_plan_that_was_not_improved_has_ended(node: Any)
             {"states": "x; speed; other", "dynamics": "cart.npz"},
             "expected a network of 4 inputs and 3 outputs",
         ),
-        ({"twist": True}, "expected 2 actions, a velocity, with twist"),
+        ({"twist": True}, "expected 2 actions with twist, the forward velocity and the turn"),
+        (
+            {"twist": True, "actions": "angular -1 1 1; linear 0 1 1", "cost": "angular ** 2"},
+            "the forward velocity and the turn, in this order; got angular, linear",
+        ),
     ],
 )
 def test_ends_with_a_line_for_bad_parameters(

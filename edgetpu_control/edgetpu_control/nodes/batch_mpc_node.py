@@ -121,10 +121,11 @@ class BatchMpcNode(NetworkControlNode):
             self._mpc = SamplingMpc(settings, _cost(values["cost"], self._states, actions))
         except InputError as error:
             raise FatalError(f"parameters of {self.full_name}: {error}") from None
-        if values["twist"] and len(actions.names) != 2:
+        is_velocity = len(actions.names) == 2 and tuple(actions.names) != ("angular", "linear")
+        if values["twist"] and not is_velocity:
             raise FatalError(
-                f"parameters of {self.full_name}: expected 2 actions, a velocity, with twist; got "
-                f"{', '.join(actions.names)}"
+                f"parameters of {self.full_name}: expected 2 actions with twist, the forward velocity and "
+                f"the turn, in this order; got {', '.join(actions.names)}"
             )
         self._actions = actions
         self._period: _Period | None = None
