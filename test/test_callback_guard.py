@@ -54,11 +54,11 @@ class GuardedNode(BaseNode):
         super().__init__("guarded", **options)
         self.lines: list[str] = []
 
-    def report_once(self, kind: Any, text: str, *, error: bool = False) -> None:
+    def report_once(self, kind: Any, text: str, **options: bool) -> None:
         """Remember the line."""
         if kind not in self._reported:
             self.lines.append(text)
-        super().report_once(kind, text, error=error)
+        super().report_once(kind, text, **options)
 
 
 class Bench:

@@ -155,12 +155,16 @@ class BaseNode(Node):
         del name, values
         return None
 
-    def report_once(self, kind: Hashable, text: str, *, error: bool = False) -> None:
-        """Log a warning or an error unless one of this kind was logged before; the node continues."""
+    def report_once(self, kind: Hashable, text: str, *, error: bool = False, counted: bool = False) -> None:
+        """Log a warning or an error unless one of this kind was logged before; the node continues.
+
+        counted: whether the caller counts all of this kind in /diagnostics.
+        """
         if kind in self._reported or len(self._reported) >= _MOST_REPORTS:
             return
         self._reported.add(kind)
-        line = f"{one_line(text)}. Further ones of this kind are not logged."
+        further = "only counted, in /diagnostics" if counted else "not logged"
+        line = f"{one_line(text)}. Further ones of this kind are {further}."
         # rclpy refuses a line of code that logs at two levels.
         if error:
             self.get_logger().error(line)
@@ -173,7 +177,7 @@ class BaseNode(Node):
         fault: what was expected and what came; what: what is skipped.
         """
         self.counters.count_malformed(fault)
-        self.report_once(kind, f"{what} skipped: {fault}")
+        self.report_once(kind, f"{what} skipped: {fault}", counted=True)
 
     def on_callback_failure(self, source: str, error: Exception) -> None:
         """Log once and count an exception of a callback, or why a message or request could not be read.
@@ -185,7 +189,8 @@ class BaseNode(Node):
         elif not isinstance(error, EdgeTpuError):
             self.counters.errors += 1
         refused = isinstance(error, EdgeTpuError)
-        self.report_once((source, type(error)), f"{source}: {reason(error)}", error=not refused)
+        line = f"{source}: {reason(error)}"
+        self.report_once((source, type(error)), line, error=not refused, counted=not refused)
 
     def forget_reports(self) -> None:
         """Log reports of every kind again, because something has changed."""

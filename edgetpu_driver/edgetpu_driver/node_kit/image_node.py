@@ -359,4 +359,4 @@ class ImageNode(BaseNode):
         """Count an image that the algorithm cannot handle; it must not end the node."""
         self.counters.failed += 1
         kind = str(error) if isinstance(error, ImageError) else type(error).__name__
-        self.report_once(kind, f"no result: {type(error).__name__}: {error}", error=True)
+        self.report_once(kind, f"no result: {type(error).__name__}: {error}", error=True, counted=True)

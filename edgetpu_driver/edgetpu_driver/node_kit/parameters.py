@@ -62,15 +62,14 @@ class Setting:
             descriptor.additional_constraints = self._one_of_choices()
         if self.minimum is None and self.maximum is None:
             return descriptor
-        low, high = self.minimum, self.maximum
         if isinstance(self.default, float):
-            low, high = -math.inf if low is None else low, math.inf if high is None else high
-            descriptor.floating_point_range = [
-                FloatingPointRange(from_value=float(low), to_value=float(high))
-            ]
+            low = -math.inf if self.minimum is None else float(self.minimum)
+            high = math.inf if self.maximum is None else float(self.maximum)
+            descriptor.floating_point_range = [FloatingPointRange(from_value=low, to_value=high)]
         else:
-            low, high = -(2**63) if low is None else low, 2**63 - 1 if high is None else high
-            descriptor.integer_range = [IntegerRange(from_value=int(low), to_value=int(high))]
+            least = -(2**63) if self.minimum is None else int(self.minimum)
+            most = 2**63 - 1 if self.maximum is None else int(self.maximum)
+            descriptor.integer_range = [IntegerRange(from_value=least, to_value=most)]
         return descriptor
 
     def _default_in_words(self) -> str:

@@ -46,7 +46,8 @@ class FilesOfModel:
     def read(self) -> dict[str, bytes]:
         """Read the files; return the content of each by its name.
 
-        Raises ModelNotFoundError if there are none, or if one cannot be read.
+        Raises ModelNotFoundError if there are none, or if one cannot be read, and ModelFormatError for one
+        that is too large.
         """
         if not self.present:
             raise ModelNotFoundError("expected a file; there is a directory, a pipe or a broken link")

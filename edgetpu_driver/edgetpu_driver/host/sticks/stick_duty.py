@@ -15,6 +15,6 @@ class Duty(Enum):
     END = auto()
     """End, as the device has been closed."""
 
-    def unless(self, over: Duty) -> Duty:
-        """The duty once the duty `over`, if it is this one, has ended: then SERVE, otherwise the same."""
-        return Duty.SERVE if self is over else self
+    def without(self, ended: Duty) -> Duty:
+        """SERVE if this duty is `ended`, otherwise this duty."""
+        return Duty.SERVE if self is ended else self

@@ -96,7 +96,7 @@ class StickWorker:
         """Open the device and keep it open."""
 
         def begin() -> None:
-            self._duty = self._duty.unless(Duty.END)
+            self._duty = self._duty.without(Duty.END)
             self._times.begin(upkeep, time.monotonic())
 
         self.post(begin)
@@ -164,7 +164,7 @@ class StickWorker:
         if not self._times.begin_reset(time.monotonic()):
             return
         message = "reset on request"
-        self._duty = self._duty.unless(Duty.STAY_CLOSED)
+        self._duty = self._duty.without(Duty.STAY_CLOSED)
         self._give_up(State.RECOVERING, message, UnavailableError(f"no device: {message}"))
         self._times.hurry()
 
