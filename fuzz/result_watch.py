@@ -15,11 +15,10 @@ from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile
-from sensor_msgs.msg import CameraInfo, Image
+from sensor_msgs.msg import Image
 from std_msgs.msg import Float32MultiArray, Header
 
-from edgetpu_dashboard.camera.calibration import pinhole_calibration
-from edgetpu_dashboard.nodes.camera_info_messages import camera_info
+from edgetpu_msgs.msg import ServoError
 from fuzz.message_values import class_named
 
 _PERIOD = 0.05
@@ -79,11 +78,9 @@ class ResultWatch:
 
 
 def _image(number: int) -> Image:
-    """A texture with a spot, which a servo can follow."""
     height, width = _SIZE
     rows, columns = np.mgrid[:height, :width]
-    pixels = (rows * 5 + (columns + number % 3) * 3 + 80 * (rows // 8 % 2)).astype(np.uint8) // 2
-    pixels[18:25, 30:37] = 255
+    pixels = (rows * 5 + (columns + number % 3) * 3 + 80 * (rows // 8 % 2)).astype(np.uint8)
     return Image(
         header=_header(),
         height=height,
@@ -94,9 +91,9 @@ def _image(number: int) -> Image:
     )
 
 
-def _camera_info(_number: int) -> CameraInfo:
-    height, width = _SIZE
-    return camera_info(_header(), pinhole_calibration(width, height, float(width)))
+def _servo_error(_number: int) -> ServoError:
+    """A target to steer at, as the spot tracker may have been told to look for another one."""
+    return ServoError(header=_header(), valid=True, confidence=1.0, bearing_x=0.1)
 
 
 def _header() -> Header:
@@ -110,7 +107,7 @@ def _signal(number: int) -> Float32MultiArray:
 
 _GOOD: dict[str, Callable[[int], Any]] = {
     "sensor_msgs/msg/Image": _image,
-    "sensor_msgs/msg/CameraInfo": _camera_info,
+    "edgetpu_msgs/msg/ServoError": _servo_error,
     "std_msgs/msg/Float32MultiArray": _signal,
 }
 """By message type: makes the good message of a number."""
