@@ -13,8 +13,10 @@ import pytest
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
 from geometry_msgs.msg import Twist
+from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.parameter import Parameter
 
+from edgetpu_control.nodes import velocity_publisher
 from edgetpu_control.nodes.control_node import ControlNode
 from edgetpu_control.nodes.policy_node import PolicyNode
 from edgetpu_control.velocity import Velocity
@@ -58,7 +60,7 @@ def test_a_node_that_ends_stays_until_its_standstill_has_arrived(
     node, events = kind(), list[Any]()
     publisher = SimpleNamespace(
         publish=lambda twist: events.append(twist.linear.x),
-        wait_for_all_acked=lambda _: events.append("acknowledged"),
+        wait_for_all_acked=lambda _: events.append("acknowledged") or True,
     )
     monkeypatch.setattr(node.velocities, "_publisher", publisher)
     node.drive()
@@ -66,6 +68,54 @@ def test_a_node_that_ends_stays_until_its_standstill_has_arrived(
     monkeypatch.setattr(node, "destroy_publisher", lambda each: events.append("destroyed") or destroy(each))
     node.destroy_node()
     assert events[:4] == [0.5, 0.0, "acknowledged", "destroyed"]
+
+
+def _ending(
+    monkeypatch: pytest.MonkeyPatch, acknowledge: Callable[[object], bool]
+) -> tuple[Moving, list[Any]]:
+    """A node that drives on, and what happens at its end."""
+    node, events = Moving(), list[Any]()
+    publisher = SimpleNamespace(
+        publish=lambda twist: events.append(twist.linear.x), wait_for_all_acked=acknowledge
+    )
+    monkeypatch.setattr(node.velocities, "_publisher", publisher)
+    monkeypatch.setattr(velocity_publisher.time, "sleep", lambda seconds: events.append(f"{seconds} s"))
+    node.drive()
+    events.clear()
+    return node, events
+
+
+def test_stops_on_a_middleware_that_cannot_tell_what_has_arrived(
+    graph: Any,  # noqa: ARG001 - rclpy runs
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unsupported(_timeout: object) -> bool:
+        raise _rclpy.RCLError("not supported")
+
+    node, events = _ending(monkeypatch, unsupported)
+    node.destroy_node()
+    assert events == [0.0, "0.05 s"]
+
+
+def test_says_that_no_robot_has_acknowledged_its_standstill(
+    graph: Any,  # noqa: ARG001 - rclpy runs
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    node, events = _ending(monkeypatch, lambda _timeout: False)
+    node.destroy_node()
+    assert events == [0.0, "0.05 s"]
+    assert "the standstill at the end was not acknowledged within 0.3 s" in capfd.readouterr().err
+
+
+def test_stops_before_other_nodes_of_its_process_are_destroyed(
+    graph: Any,  # noqa: ARG001 - rclpy runs
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node, events = _ending(monkeypatch, lambda _timeout: True)
+    node.on_stop()
+    assert events == [0.0]
+    node.destroy_node()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

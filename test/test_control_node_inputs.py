@@ -188,7 +188,7 @@ def test_a_policy_follows_no_command_whose_observation_has_become_old(
 @pytest.mark.parametrize(
     ("kind", "parameters"), [(VisualServoNode, {}), (PolicyNode, {"twist": True})], ids=["servo", "policy"]
 )
-def test_no_velocity_is_published_while_simulated_time_stands_still(
+def test_velocities_are_timed_by_the_clock_of_the_graph(
     node: Callable[..., Any], kind: type[Any], parameters: dict[str, Any]
 ) -> None:
     controller = node(kind, use_sim_time=True, rate=8.0, **parameters)

@@ -287,7 +287,7 @@ class TestCommandLine:
         np.savez(samples, observations=states(200), commands=teacher(states(200)))
         before = samples.read_bytes()
         assert main([str(samples), f"{tmp_path}/./samples.npz"]) == 2
-        assert "samples.npz: expected another file for the policy than the samples" in capsys.readouterr().err
+        assert "samples.npz: expected a file other than that of the samples" in capsys.readouterr().err
         assert samples.read_bytes() == before
 
     def test_says_in_a_line_that_it_was_interrupted(

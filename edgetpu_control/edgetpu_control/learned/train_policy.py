@@ -27,9 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Train, write the network, and print the error due to 8 bits in each layer."""
     options = _parser().parse_args(arguments)
     try:
-        if options.policy.resolve() == options.samples.resolve():
-            raise InputError(f"{options.policy}: expected another file for the policy than the samples")
         taught = str(options.samples) == VISUAL_SERVO
+        if not taught and options.policy.exists() and options.policy.samefile(options.samples):
+            raise InputError(f"{options.policy}: expected a file other than that of the samples")
         observations, commands = servo_teacher.lessons() if taught else _samples(options.samples)
         plan = TrainingPlan(tuple(options.hidden), options.epochs, seed=options.seed)
         network = train(observations, commands, plan)

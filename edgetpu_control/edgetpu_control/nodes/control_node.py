@@ -120,6 +120,11 @@ class ControlNode(BaseNode):
         """Return the error that ends a node whose controller refuses the parameters."""
         return FatalError(f"parameters of {self.full_name}: {error}")
 
+    def on_stop(self) -> None:
+        """Stop the robot, which may keep its last velocity, before any node of the process is destroyed."""
+        if self._moves:
+            self._commands.send(STANDSTILL)
+
     def destroy_node(self) -> None:
         """Stop the robot, which may keep its last velocity until it gets another, and leave the graph."""
         if self._moves:

@@ -191,6 +191,11 @@ class NetworkControlNode(BaseNode):
             ]
         return status
 
+    def on_stop(self) -> None:
+        """Stop the robot, which may keep its last velocity, before any node of the process is destroyed."""
+        if self._velocities is not None and self._follower.velocity != STANDSTILL:
+            self._velocities.send(STANDSTILL)
+
     def destroy_node(self) -> None:
         """Stop the robot, which may keep its last velocity, abandon the pending request, leave the graph."""
         if self._velocities is not None and self._follower.velocity != STANDSTILL:

@@ -17,9 +17,9 @@ from edgetpu_driver.node_kit.base_node import BaseNode
 QOS_COMMANDS = QoSProfile(depth=1)
 """Reliable, because a robot's base may ask for that; only the newest velocity counts."""
 
-_ACKNOWLEDGED_WITHIN = Duration(seconds=0.3)
-"""Longest wait until reliable subscriptions have the last velocity. Chosen: it can be sent again meanwhile,
-and three nodes of a process still end within spin.STOP_DEADLINE."""
+_ACKNOWLEDGED_WITHIN = 0.3
+"""Longest wait until reliable subscriptions have the last velocity, s. Chosen: it can be sent again
+meanwhile, and three nodes of a process still end within spin.STOP_DEADLINE."""
 
 _FAREWELL = 0.05
 """Seconds for which a publisher remains after its last velocity, for subscriptions that acknowledge nothing.
@@ -48,7 +48,10 @@ class VelocityPublisher:
         """
         self.send(STANDSTILL)
         with suppress(_rclpy.RCLError):  # some middlewares cannot tell
-            self._publisher.wait_for_all_acked(_ACKNOWLEDGED_WITHIN)
+            if not self._publisher.wait_for_all_acked(Duration(seconds=_ACKNOWLEDGED_WITHIN)):
+                self._node.get_logger().warning(
+                    f"the standstill at the end was not acknowledged within {_ACKNOWLEDGED_WITHIN:g} s"
+                )
         time.sleep(_FAREWELL)
 
     def _with_header(self, twist: Twist) -> TwistStamped:

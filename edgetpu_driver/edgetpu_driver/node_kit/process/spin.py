@@ -94,8 +94,10 @@ def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
         stop.releases()
         # In this order: an executor that outlives its nodes, or a node its context, prints tracebacks.
         executor.shutdown()
+        for node in nodes:  # before the first is destroyed, which takes time
+            status = _call(node, getattr(node, "on_stop", None)) or status
         for node in reversed(nodes):
-            status = _destroy(node) or status
+            status = _call(node, node.destroy_node) or status
         rclpy.try_shutdown()
         stop.ignore()
         exit_in_time()
@@ -154,10 +156,11 @@ def settle_memory_again() -> None:
     settle_memory()
 
 
-def _destroy(node: Node) -> int:
-    """Destroy a node; a failure is reported and does not keep the other nodes from being destroyed."""
+def _call(node: Node, method: Callable[[], object] | None) -> int:
+    """Call a method at the end of a node; a failure is reported and does not affect the other nodes."""
     try:
-        node.destroy_node()
+        if method is not None:
+            method()
     except Exception as error:
         return _report(error, [node])
     return 0
