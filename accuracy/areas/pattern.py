@@ -36,8 +36,8 @@ REACH_ABSENT = 99.5
 """Limit for the percentage of images without the pattern that get no valid result."""
 
 CHANGED_SCENES = {(64, 8): 10}
-"""How many times as many changed scenes there are. Only 30 % of the patches of 8x8 px are accepted: of 400
-scenes, one would be 0.8 % of the results."""
+"""How many times as many changed scenes there are. Only 28 to 38 % of the patches of 8x8 px are accepted: of
+400 scenes, one would be 0.7 to 0.9 % of the results."""
 
 PLAIN_SCORE = 0.8
 """Normalised correlation above which users of cv2.matchTemplate take a peak for the pattern."""

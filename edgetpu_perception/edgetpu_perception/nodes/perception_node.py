@@ -118,8 +118,9 @@ class PerceptionNode(ImageNode):
         if problem := self._stamp_problem():
             self.report_once("stamps", problem)
         self._size_mismatch = self._calibration.mismatch(frame.image_width, frame.image_height)
-        if self._size_mismatch:
-            self.report_once(self._calibration.camera, self._size_mismatch)
+        camera = self._calibration.camera
+        if self._size_mismatch and camera is not None:
+            self.report_once((camera.width, camera.height), self._size_mismatch)
 
     def _stamp_problem(self) -> str:
         if not self.needs_stamps or self._with_this_stamp < STILL_STAMPS:

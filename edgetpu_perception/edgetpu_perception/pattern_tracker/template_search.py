@@ -118,7 +118,8 @@ class TemplateSearch:
         tracked = self._scales.tracked(frame)
         if tracked is not None:
             yield self._find_on_host(frame, tracked, other_scale=False)
-        found = self._rated(frame, grey, self.locator.find(pattern.cells(grey, self._pool), outputs))
+        candidates = self.locator.find(pattern.cells(grey, self._pool), outputs)
+        found = self._rated(frame, grey, candidates, other_scale=tracked is not None)
         yield found
         if tracked is not None:
             return
@@ -182,7 +183,7 @@ class TemplateSearch:
         grey: NDArray[np.uint8],
         candidates: Sequence[Candidate],
         *,
-        other_scale: bool = False,
+        other_scale: bool,
     ) -> Finding:
         height, width = grey.shape
         matches = self._matcher.match(grey, candidates, self._expected(frame, (height, width)))

@@ -240,8 +240,9 @@ class EvidenceDecoder:
             confidence *= _clearness(seen.pixels, found, contrast)
             if confidence <= best.confidence:
                 continue
-            limits = confidence, self._solidity_range
-            spot = measure_blob(output, grey, threshold, found.blob, *limits, seen.camera)
+            spot = measure_blob(
+                output, grey, threshold, found.blob, confidence, self._solidity_range, seen.camera
+            )
             if spot.confidence > best.confidence:
                 best = spot if found.rival is None else spot._replace(rival=found.rival)
                 best_blob = found.blob
@@ -253,8 +254,8 @@ class EvidenceDecoder:
         """Measure the spot by its outline in the camera's pixels; None if they do not show it.
 
         Bright and white spots are measured this way only if the border cuts them off, bright ones also if
-        they are a few cells wide. Otherwise the glow of a light and the shade of a white ball tell their
-        positions.
+        the cells are far wider than high, or higher than wide. Otherwise the glow of a light and the shade of
+        a white ball tell their positions.
         """
         if seen.camera is None or spot is NO_SPOT:
             return None
