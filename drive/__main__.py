@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from demo.errors import GraphError
 from demo.processes import PARAMETERS, Process, isolate
@@ -125,7 +126,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
-    options.output.mkdir(parents=True, exist_ok=True)  # before anything takes time
+    options.output.mkdir(parents=True, exist_ok=True)
+    with TemporaryFile(dir=options.output):  # before anything takes time
+        pass
     os.environ.update(isolate())
     os.environ.setdefault("ROS_HOME", str((options.output / "ros").resolve()))
     seeds = range(options.first_seed, options.first_seed + options.seeds)

@@ -54,7 +54,7 @@ ARGUMENTS = (
     (
         "camera_info_topic",
         "/camera/camera_info",
-        "calibration for a visual_servo with another source than servo_error",
+        "calibration for a visual_servo whose parameter source is not servo_error",
         None,
     ),
     ("stamped", "false", "true: all velocities are TwistStamped", ("true", "false")),
