@@ -211,16 +211,48 @@ def test_a_folder_with_a_damaged_picture_teaches_nothing(school: School) -> None
     assert answer.message.startswith("b.png: ")
 
 
-def test_lessons_end_when_another_output_is_to_be_read(school: School) -> None:
-    """Their embeddings may have another size, and nothing would be recognised any more."""
+@pytest.mark.parametrize(
+    "changed",
+    [
+        Parameter("output", value="embedding"),
+        Parameter("fit", value="letterbox"),
+        Parameter("channel_order", value="bgr"),
+        Parameter("mean", value=[127.5]),
+        Parameter("std", value=[2.0]),
+        Parameter("input_range", value=[0.0, 128.0]),
+    ],
+    ids=lambda each: each.name,
+)
+def test_lessons_end_when_a_parameter_of_embeddings_changes(school: School, changed: Parameter) -> None:
+    """A class would get embeddings of both, which cannot be compared."""
     (school.home / "pictures" / "sea").mkdir(parents=True)
     cv2.imwrite(str(school.home / "pictures" / "sea" / "a.png"), BLUE)
     answers: list[Learn.Response] = []
     for fields in ({"label": "red"}, {"label": "sea", "folder": "sea"}):
         school.learner._begin_lesson(Learn.Request(**fields), answers.append)
-    (result,) = school.learner.set_parameters([Parameter("output", value="embedding")])
+    (result,) = school.learner.set_parameters([changed])
     assert result.successful
     assert [(each.success, each.error.value) for each in answers] == 2 * [(False, ErrorCode.UNAVAILABLE)]
+
+
+def test_examples_of_other_colours_are_not_used_until_the_order_is_set_back(school: School) -> None:
+    assert school.teach("red", RED).success
+    assert school.call(SaveFile, "save_classes", name="rgb").success
+    for order, found in (("bgr", "unknown"), ("rgb", "red")):
+        (result,) = school.learner.set_parameters([Parameter("channel_order", value=order)])
+        assert result.successful
+        assert best(school.show(RED)) == found
+    assert school.learner.set_parameters([Parameter("channel_order", value="bgr")])[0].successful
+    reason = (
+        'expected examples made with {"fit": "stretch", "channel_order": "bgr"}; those taught were made with '
+        '{"fit": "stretch", "channel_order": "rgb"}: set the parameters back, forget the examples, or load '
+        "others"
+    )
+    assert reason in school.learner.measuring_problems()
+    taught, loaded = school.teach("green", GREEN), school.call(LoadFile, "load_classes", name="rgb")
+    assert [(each.success, each.message) for each in (taught, loaded)] == 2 * [(False, reason)]
+    school.restart_learner(channel_order="bgr")  # the file that is kept says it, too
+    assert reason in school.learner.measuring_problems()
 
 
 def test_a_result_that_cannot_be_published_does_not_hold_up_the_next(

@@ -25,6 +25,12 @@ def test_arrays_come_back_as_they_were_saved(tmp_path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == ["file.npz"]
 
 
+def test_an_optional_array_may_be_absent(tmp_path: Path) -> None:
+    archive.save(tmp_path / "file.npz", "numbers", {"a": np.array(1), "b": np.array(2)})
+    arrays = archive.load(tmp_path / "file.npz", "numbers", ("a",), ("b", "c"))
+    assert arrays == {"a": 1, "b": 2}
+
+
 def test_an_object_that_would_have_to_be_pickled_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="allow_pickle"):
         archive.save(tmp_path / "file.npz", "numbers", {"a": np.array([{}, 1], object)})

@@ -61,11 +61,11 @@ def test_all_but_the_last_of_a_class_may_be_of_another_dimension_after_it_is_tau
     assert examples.dimension == 3
 
 
-def test_a_file_gives_back_examples_and_model(taught: TaughtExamples, tmp_path: Path) -> None:
-    taught.model = "ab12"
+def test_a_file_gives_back_examples_and_how_they_were_made(taught: TaughtExamples, tmp_path: Path) -> None:
+    taught.model, taught.made_with = "ab12", '{"fit": "stretch"}'
     taught.save(tmp_path / "a.npz")
     loaded = TaughtExamples.load(tmp_path / "a.npz")
-    assert (loaded.classes, loaded.model) == (taught.classes, "ab12")
+    assert (loaded.classes, loaded.model, loaded.made_with) == (taught.classes, "ab12", '{"fit": "stretch"}')
     np.testing.assert_array_equal(loaded.at_present().vectors, taught.at_present().vectors)
 
 
@@ -84,6 +84,30 @@ def test_examples_of_another_model_are_refused(taught: TaughtExamples, model: st
         taught.check_model(model, dimension)
 
 
+def test_examples_that_were_made_otherwise_are_refused(taught: TaughtExamples) -> None:
+    taught.check_model("ab12", 2, "bgr")  # nothing is known of them
+    taught.made_with = "rgb"
+    taught.check_model("ab12", 2, "rgb")
+    taught.check_model("ab12", 2)
+    with pytest.raises(InputError) as refused:
+        taught.check_model("ab12", 2, "bgr")
+    assert str(refused.value) == (
+        "expected examples made with bgr; those taught were made with rgb: set the parameters back, forget "
+        "the examples, or load others"
+    )
+
+
+def test_a_file_of_an_earlier_version_does_not_say_how_its_examples_were_made(tmp_path: Path) -> None:
+    arrays = {
+        "labels": np.array(["a"]),
+        "embeddings": np.ones((1, 1), np.float32),
+        "model": np.array("ab12"),
+    }
+    archive.save(tmp_path / "a.npz", KIND, arrays)
+    loaded = TaughtExamples.load(tmp_path / "a.npz")
+    assert (loaded.classes, loaded.model, loaded.made_with) == ({"a": 1}, "ab12", "")
+
+
 def test_a_file_of_more_than_the_capacity_is_refused(taught: TaughtExamples, tmp_path: Path) -> None:
     taught.save(tmp_path / "a.npz")
     with pytest.raises(ArchiveError, match=r"a\.npz: expected at most 2 examples"):
@@ -98,6 +122,8 @@ def test_a_file_of_more_than_the_capacity_is_refused(taught: TaughtExamples, tmp
         {"embeddings": np.zeros((2, 3), np.float32)},
         {"embeddings": np.eye(2, dtype=np.int64)},
         {"model": np.array(["x", "y"])},
+        {"made_with": np.array(["x"])},
+        {"made_with": np.array(1)},
         {"labels": np.array(["a", "unknown"])},
     ],
 )

@@ -73,10 +73,13 @@ def write_arrays(file: IO[bytes], arrays: Mapping[str, NDArray[Any]]) -> None:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
 
 
-def load(path: Path, kind: str, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+def load(
+    path: Path, kind: str, names: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> dict[str, NDArray[Any]]:
     """Read the named arrays, read-only, from a file that `save` has written with this kind.
 
-    Raises ArchiveError for any other file, and for one that is missing or cannot be read.
+    optional: names of arrays that are read if they are there. Raises ArchiveError for any other file, and for
+    one that is missing or cannot be read.
     """
     try:
         data = read_file(path, LARGEST_FILE)
@@ -85,7 +88,7 @@ def load(path: Path, kind: str, names: tuple[str, ...]) -> dict[str, NDArray[Any
     except OSError as error:
         raise ArchiveError(f"cannot read {path}: {error.strerror or error}") from error
     try:
-        return _read(path.name, data, kind, names)
+        return _read(path.name, data, kind, names, optional)
     except ArchiveError:
         raise
     except Exception as error:  # zipfile and NumPy raise many kinds
@@ -98,7 +101,9 @@ def count_members(data: bytes) -> int:
     return data.count(_DIRECTORY_ENTRY)
 
 
-def _read(file: str, data: bytes, kind: str, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+def _read(
+    file: str, data: bytes, kind: str, names: tuple[str, ...], optional: tuple[str, ...]
+) -> dict[str, NDArray[Any]]:
     entries = count_members(data)
     if entries > MOST_MEMBERS:
         raise ArchiveError(f"{file}: expected at most {MOST_MEMBERS} arrays; got {entries}")
@@ -111,7 +116,8 @@ def _read(file: str, data: bytes, kind: str, names: tuple[str, ...]) -> dict[str
                 f"{file}: expected {kind} with {', '.join(names)}; got {found[:100]}"
                 + (f" without {', '.join(missing)}" if missing else "")
             )
-        return {name: _array(archive, members[name]) for name in names}
+        present = [*names, *(name for name in optional if name in members)]
+        return {name: _array(archive, members[name]) for name in present}
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:

@@ -49,6 +49,8 @@ class TaughtExamples:
         self.capacity = capacity
         self.model = ""
         """Identifies the model of the embeddings, such as the SHA-256 of its file; "": unknown."""
+        self.made_with = ""
+        """What else the embeddings depend on, such as parameters of the model's input; "": unknown."""
         self._labels: list[str] = []
         self._vectors: list[NDArray[np.float32]] = []
 
@@ -105,13 +107,21 @@ class TaughtExamples:
         vectors = np.array(self._vectors, np.float64).reshape(len(self), self.dimension)
         return ExampleSet(labels, vectors, numbers)
 
-    def check_model(self, model: str, dimension: int) -> None:
-        """Raise InputError if the examples are embeddings of another model, or of another dimension."""
+    def check_model(self, model: str, dimension: int, made_with: str = "") -> None:
+        """Raise InputError unless embeddings of this model, dimension and `made_with` are comparable.
+
+        What is unknown counts as equal.
+        """
         other = self.model and model and self.model != model
         if len(self) and (other or self.dimension != dimension):
             raise InputError(
                 f"expected examples of the present model, which makes {dimension} values; those taught are "
                 f"{self.dimension} values of another: forget them, or load others"
+            )
+        if len(self) and self.made_with and made_with and self.made_with != made_with:
+            raise InputError(
+                f"expected examples made with {made_with}; those taught were made with {self.made_with}: "
+                "set the parameters back, forget the examples, or load others"
             )
 
     def save(self, path: str | Path) -> None:
@@ -120,6 +130,7 @@ class TaughtExamples:
             "labels": np.array(self._labels, np.str_),
             "embeddings": np.array(self._vectors, np.float32).reshape(len(self), self.dimension),
             "model": np.array(self.model, np.str_),
+            "made_with": np.array(self.made_with, np.str_),
         }
         archive.save(Path(path), KIND, arrays)
 
@@ -131,16 +142,18 @@ class TaughtExamples:
         is missing or cannot be read.
         """
         path = Path(path)
-        arrays = archive.load(path, KIND, ("labels", "embeddings", "model"))
+        arrays = archive.load(path, KIND, ("labels", "embeddings", "model"), ("made_with",))
         labels, embeddings, saved = arrays["labels"], arrays["embeddings"], arrays["model"]
-        if labels.dtype.kind != "U" or saved.dtype.kind != "U" or saved.ndim or embeddings.dtype.kind != "f":
+        made_with = arrays.get("made_with", np.array(""))  # absent from files of earlier versions
+        are_texts = all(each.dtype.kind == "U" and not each.ndim for each in (saved, made_with))
+        if labels.dtype.kind != "U" or not are_texts or embeddings.dtype.kind != "f":
             raise ArchiveError(f"{path.name}: expected labels, a model's name and float embeddings")
         if embeddings.ndim != 2 or labels.shape != embeddings.shape[:1]:
             raise ArchiveError(
                 f"{path.name}: {list(labels.shape)} labels for {list(embeddings.shape)} values"
             )
         examples = cls(capacity)
-        examples.model = str(saved)
+        examples.model, examples.made_with = str(saved), str(made_with)
         try:
             for label, embedding in zip(labels.tolist(), embeddings, strict=True):
                 examples.add(label, [embedding])

@@ -62,8 +62,8 @@ class FolderLesson:
             self._end(UnavailableError(f"picture {len(self._vectors) + 1} of {len(self._paths)}: {reason}"))
 
     def close(self) -> None:
-        """End the lesson with an error, because the model or its output was changed, or the node stops."""
-        self._end(UnavailableError("the model or its output was changed, or the node is stopping"))
+        """End the lesson with an error, because the model or its parameters changed, or the node stops."""
+        self._end(UnavailableError("the model or its parameters were changed, or the node is stopping"))
 
     def _next(self) -> None:
         """Continue with the next picture; called again whenever the driver has loaded the model."""

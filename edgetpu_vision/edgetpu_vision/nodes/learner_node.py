@@ -42,7 +42,7 @@ from edgetpu_vision.nodes.layer_on_driver import LayerOnDriver, Question
 from edgetpu_vision.nodes.persistent_classes import PersistentClasses
 from edgetpu_vision.nodes.result_rows import taught_row
 from edgetpu_vision.nodes.vision_node import VisionNode
-from edgetpu_vision.nodes.vision_parameters import OUTPUT, max_results, vision_settings
+from edgetpu_vision.nodes.vision_parameters import OUTPUT, embedding_settings, max_results, vision_settings
 
 PATIENCE = 5.0
 """Seconds for which ~/learn waits for an image, and then for the driver to have the new weights."""
@@ -150,7 +150,7 @@ class LearnerNode(VisionNode):
         super().on_parameter(name, value)
         if name == "method":
             self._train()
-        elif name in ("model", "output"):  # one class would get embeddings of both
+        elif name == "model" or name in self.rebuilt_by:  # one class would get embeddings of both
             changed = UnavailableError(f"the {name} was changed meanwhile")
             while self._lessons:
                 self._answer_learn(self._lessons.popleft().respond, 0, changed)
@@ -279,6 +279,7 @@ class LearnerNode(VisionNode):
         assert self._client is not None
         # The hash is empty after a restart of the driver if a folder's client was faster than this one.
         self._examples.model = self._client.loaded.sha256 or self._examples.model
+        self._examples.made_with = embedding_settings(self.values, Embedder.default_fit)
         self._kept.save(self._examples)
         answer = partial(self._answer_learn, respond, len(vectors))
         self._finishing.append((time.monotonic() + PATIENCE, answer))
@@ -295,13 +296,18 @@ class LearnerNode(VisionNode):
 
     def _check_model(self) -> None:
         """Check whether the examples are embeddings of the present model."""
-        assert self._client is not None
         self._mismatch = ""
         try:
-            self._examples.check_model(self._client.loaded.sha256, self.algorithm.size)
+            self._check(self._examples)
         except InputError as error:
             self._mismatch = str(error)
             self.get_logger().warning(self._mismatch)
+
+    def _check(self, examples: TaughtExamples) -> None:
+        """Raise InputError if examples are no embeddings of the present model; it must be loaded."""
+        assert self._client is not None
+        settings = embedding_settings(self.values, Embedder.default_fit)
+        examples.check_model(self._client.loaded.sha256, self.algorithm.size, settings)
 
     def _check_lessons(self) -> None:
         """End lessons that have waited too long, and answer those whose weights are still not set."""
@@ -373,8 +379,8 @@ class LearnerNode(VisionNode):
         try:
             path = self._file(request.name)
             examples = TaughtExamples.load(path, self.values["capacity"])
-            if self._bound is not None and self._client is not None:
-                examples.check_model(self._client.loaded.sha256, self.algorithm.size)
+            if self._bound is not None:
+                self._check(examples)
         except EdgeTpuError as error:
             return fill_answer(response, error)
         self._examples = examples

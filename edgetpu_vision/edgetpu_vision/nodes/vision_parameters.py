@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from math import isfinite
 from typing import Any
@@ -10,7 +11,7 @@ from edgetpu_driver.errors import InputError
 from edgetpu_driver.node_kit.images.image_parameters import image_settings
 from edgetpu_driver.node_kit.parameters import Setting, merge_settings
 from edgetpu_vision.preprocessing.channel_order import CHANNEL_ORDERS
-from edgetpu_vision.preprocessing.image_fit import FITS
+from edgetpu_vision.preprocessing.image_fit import FITS, Fit
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
 
 
@@ -167,6 +168,23 @@ def normalisation_of(values: Mapping[str, Any]) -> Normalisation | None:
         return None
     channels = max(len(mean), len(std))
     return Normalisation.of(_for_each(mean or [0.0], channels), _for_each(std or [1.0], channels))
+
+
+def embedding_settings(values: Mapping[str, Any], usual_fit: Fit) -> str:
+    """The parameters that an embedding depends on besides the model and the image, in JSON.
+
+    An input_range gives the same text as the mean and std of the same effect. usual_fit: that of the
+    algorithm, for an empty `fit`.
+    """
+    settings = {"fit": values["fit"] or usual_fit, "channel_order": values["channel_order"]}
+    if normalisation := normalisation_of(values):
+        settings |= {"mean": _shortest(normalisation.mean), "std": _shortest(normalisation.std)}
+    return json.dumps(settings | {name: values[name] for name in ("output", "feedback") if values[name]})
+
+
+def _shortest(numbers: tuple[float, ...]) -> list[float]:
+    """One number for all channels if they have the same."""
+    return list(numbers[:1] if len(set(numbers)) == 1 else numbers)
 
 
 def _for_each(numbers: list[float], channels: int) -> list[float]:
