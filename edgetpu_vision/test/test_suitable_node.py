@@ -76,13 +76,47 @@ def test_the_graph_tells_probabilities_and_labels_in_float() -> None:
     assert suitable([labels], ModelDescription(class_counts={"labels": 21})) == ("segmenter",)
 
 
+def exported(task: str, **exporter: Any) -> ModelDescription:
+    """The description of a YOLO for cats by its exporter."""
+    return ModelDescription(exporter={"stride": 32, "names": ["cat"], "task": task, **exporter})
+
+
 @pytest.mark.parametrize(
-    ("task", "expected"),
-    [("detect", "object_detector"), ("pose", "pose_estimator"), ("classify", "classifier")],
+    ("task", "output", "expected"),
+    [
+        ("detect", spec("rows", (1, 56, CELLS)), "object_detector"),
+        ("detect", spec("rows", (1, 300, 6)), "object_detector"),
+        ("pose", spec("rows", (1, 56, CELLS)), "pose_estimator"),
+        ("classify", spec("vector", (1, 5)), "classifier"),
+    ],
+    ids=str,
 )
-def test_the_exporter_of_a_yolo_tells_its_task(task: str, expected: str) -> None:
-    description = ModelDescription(exporter={"stride": 32, "names": ["cat"], "task": task})
-    assert suitable([spec("rows", (1, 56, CELLS))], description) == (expected,)
+def test_the_exporter_of_a_yolo_tells_its_task(task: str, output: TensorSpec, expected: str) -> None:
+    assert suitable([output], exported(task)) == (expected,)
+
+
+@pytest.mark.parametrize("keypoints", [5, 21])
+def test_poses_of_other_keypoints_are_for_the_detector(keypoints: int) -> None:
+    rows = spec("rows", (1, 5 + 3 * keypoints, CELLS))
+    assert suitable([rows], exported("pose", kpt_shape=[keypoints, 3])) == ("object_detector",)
+
+
+@pytest.mark.parametrize(
+    ("task", "output"),
+    [
+        ("pose", spec("rows", (1, 56, CELLS), np.uint8, 2.5)),  # too coarse, as the pose estimator says, too
+        ("detect", spec("rows", (1, 5, CELLS), np.uint8, 2.5)),
+        ("detect", spec("vector", (1, 5))),
+        ("classify", spec("rows", (1, 56, CELLS))),
+        ("segment", spec("vector", (1, 5), np.uint8)),
+    ],
+    ids=str,
+)
+def test_a_node_that_would_refuse_the_model_is_not_named(task: str, output: TensorSpec) -> None:
+    assert suitable([output], exported(task)) == ()
+    image = spec("image", (1, 160, 160, 3), np.uint8, 1 / 128, 128)
+    given = "expected a map; got something"
+    assert with_suitable_node(given, "segmenter", [image], [output], exported(task)) == given
 
 
 @pytest.mark.parametrize(
