@@ -225,7 +225,7 @@ def test_another_model_is_loaded_while_the_node_runs(nodes: Nodes) -> None:
         ("segmenter", "object_detector", "the node object_detector"),
         ("pose_estimator", "classifier", "the node classifier"),
         ("embedder", "segmenter", "the node segmenter"),
-        ("object_detector", "embedder", "classifier, if its values are those of classes, otherwise for emb"),
+        ("object_detector", "embedder", "the node classifier if its values are those of classes"),
     ],
 )
 def test_a_node_says_to_which_node_a_model_of_another_kind_belongs(

@@ -164,8 +164,8 @@ def test_an_error_names_the_node() -> None:
 
 def test_an_error_names_the_nodes_for_vectors_and_their_condition() -> None:
     assert reason("segmenter", [spec("vector", (1, 9))]) == (
-        "expected a map; got something; this is a model for classifier, if its values are those of classes, "
-        "otherwise for embedder or learner"
+        "expected a map; got something; this is a model for the node classifier if its values are those of "
+        "classes, otherwise for embedder or learner"
     )
 
 

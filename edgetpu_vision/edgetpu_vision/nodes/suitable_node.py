@@ -54,7 +54,7 @@ def with_suitable_node(
         return reason
     wanted = f"the node {names[0]}"
     if names == _OF_VECTORS:
-        wanted = "classifier, if its values are those of classes, otherwise for embedder or learner"
+        wanted = "the node classifier if its values are those of classes, otherwise for embedder or learner"
     return f"{reason.removesuffix(NAME_ONE)}; this is a model for {wanted}"
 
 
