@@ -235,7 +235,10 @@ class VisionAlgorithm(ABC, Generic[Result]):
         """
         if self._normalisation is not None:
             if image.dtype.itemsize == 1 and not image.scale > 0:
-                raise InputError(f"expected no normalisation for an input without a scale; got {image}")
+                raise InputError(
+                    f"expected neither input_range nor mean and std for {image}, which has no scale; got "
+                    f"mean {list(self._normalisation.mean)}, std {list(self._normalisation.std)}"
+                )
             return self._normalisation
         of_metadata = self.description.normalisations.get(image.name)
         if of_metadata is not None and covers(image, of_metadata):

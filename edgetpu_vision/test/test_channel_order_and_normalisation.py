@@ -162,8 +162,12 @@ def test_a_normalisation_of_three_channels_does_not_suit_a_grey_model() -> None:
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 def test_integers_without_a_scale_cannot_be_normalised(dtype: Any) -> None:
-    with pytest.raises(InputError, match="expected no normalisation for an input without a scale; got 'im"):
-        embedder(spec("image", (1, 8, 8, 3), dtype), normalisation=TORCH)
+    with pytest.raises(InputError) as refused:
+        embedder(spec("image", (1, 8, 8, 3), dtype), normalisation=Normalisation.of_range(-1.0, 1.0))
+    assert str(refused.value) == (
+        f"expected neither input_range nor mean and std for 'image' {np.dtype(dtype)}[1, 8, 8, 3], which has "
+        "no scale; got mean [127.5], std [127.5]"
+    )
 
 
 @pytest.mark.parametrize(("mean", "std"), [(0.0, 1e-40), (1e39, 1.0), (0.0, 5e-324)])
