@@ -99,6 +99,7 @@ def test_the_model_gets_what_the_parameters_say_while_the_node_runs(
         ),
         ("std", float("inf"), f"expected one finite number other than 0, or {PER_CHANNEL} [inf]"),
         ("std", 1e-40, "expected a mean and std that give numbers within float32; got [0.0], [1e-40]"),
+        ("input_range", [0.0, 1e-310], "expected black < white, both within float32; got 0.0..1e-310"),
     ],
 )
 def test_nonsense_is_refused_with_what_was_expected(nodes: Nodes, name: str, value: Any, reason: str) -> None:

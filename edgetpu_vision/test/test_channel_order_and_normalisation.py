@@ -176,7 +176,27 @@ def test_numbers_beyond_float32_are_refused(mean: float, std: float) -> None:
         Normalisation.of(mean, std)
 
 
-@pytest.mark.parametrize("limits", [(-1e39, 0.0), (-1e308, 1e308), (0.0, float("inf")), (1.0, 1.0)])
-def test_a_range_beyond_float32_is_refused(limits: tuple[float, float]) -> None:
-    with pytest.raises(InputError, match="expected a range of finite values"):
+@pytest.mark.parametrize(
+    ("limits", "came"),
+    [
+        ((-1e39, 0.0), "-1e+39..0.0"),
+        ((-1e308, 1e308), "-1e+308..1e+308"),
+        ((0.0, float("inf")), "0.0..inf"),
+        ((float("nan"), 1.0), "nan..1.0"),
+        ((1.0, 1.0), "1.0..1.0"),
+        ((0.0, 1e-310), "0.0..1e-310"),  # 0 in float32
+        ((1.0, 1.00000001), "1.0..1.00000001"),  # 1 in float32
+    ],
+)
+def test_a_range_that_float32_cannot_hold_is_refused(limits: tuple[float, float], came: str) -> None:
+    with pytest.raises(InputError) as refused:
         Normalisation.of_range(*limits)
+    assert str(refused.value) == f"expected black < white, both within float32; got {came}"
+
+
+@pytest.mark.parametrize("limits", [(0.0, 1e-36), (-3.4e38, 3.4e38), (1.0, 1.0000002)])
+def test_a_range_that_float32_can_hold_gives_its_limits(limits: tuple[float, float]) -> None:
+    made = embedder(spec("image", (1, 1, 2, 3)), normalisation=Normalisation.of_range(*limits))
+    levels = np.array([[[0] * 3, [255] * 3]], np.uint8)
+    found = made.preprocess(levels).inputs["image"]
+    np.testing.assert_allclose(found[0, 0, :, 0], np.float32(limits), rtol=1e-7)

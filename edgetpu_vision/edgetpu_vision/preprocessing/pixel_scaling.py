@@ -63,9 +63,11 @@ class Normalisation:
 
     @classmethod
     def of_range(cls, low: float, high: float) -> Normalisation:
-        """Map the grey levels 0..255 to low..high; InputError unless they are float32 and low < high."""
-        if not (high > low and np.all(np.abs((low, high)) <= np.finfo(np.float32).max)):
-            raise InputError(f"expected a range of finite values; got {low}..{high}")
+        """Map the grey levels 0..255 to low..high; InputError unless low < high, as float32, too."""
+        with np.errstate(over="ignore"):
+            black, white = np.array((low, high)).astype(np.float32)
+        if not (black < white and np.isfinite((black, white)).all()):
+            raise InputError(f"expected black < white, both within float32; got {low}..{high}")
         std = (_LEVELS - 1) / (high - low)
         return cls((-low * std,), (std,))
 
