@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.images.region import Region
 from edgetpu_vision import BodyPix, BodySegmentation
-from testdata.pictures.fixed_outputs import FixedOutputs
+from testdata.pictures.fixed_outputs import FixedOutputs, spec
 from testdata.pictures.posenet_maps import maps, person
 
 STRIDE = 16
@@ -123,6 +123,15 @@ def test_masks_of_the_models_own_decoder_follow_the_order_of_the_poses() -> None
     assert result.confidence == 0.75
     assert set(np.unique(result.instances[:, : 14 * STRIDE])) == {2}
     assert set(np.unique(result.instances[:, 17 * STRIDE :])) == {1}
+
+
+def test_a_float_input_takes_the_range_of_posenet_even_without_poses() -> None:
+    model = BodyPix()
+    model.bind([spec("image", (1, HEIGHT, WIDTH, 3))], [spec("segments", (1, *CELLS, 1))])
+    image = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+    image[:, 1:] = 255
+    filled = model.preprocess(image).inputs["image"]
+    np.testing.assert_allclose(filled, image[None] / np.float32(127.5) - 1, atol=1e-6)
 
 
 def test_a_model_without_masks_is_refused() -> None:

@@ -14,6 +14,7 @@ from edgetpu_vision.model_description.description import ModelDescription
 from edgetpu_vision.output_values import scaled, unscaled_hint
 from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
 from edgetpu_vision.pose_estimation.pose_output_recognition import KNOWN, PoseOutputs, recognise
+from edgetpu_vision.pose_estimation.posenet import FLOAT_RANGE as POSENET_RANGE
 from edgetpu_vision.pose_estimation.poses import Poses
 from edgetpu_vision.preprocessing.image_fit import Fit
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
@@ -77,8 +78,10 @@ class PoseAlgorithm(VisionAlgorithm[Result]):
 
     def _normalisation_of(self, image: TensorSpec) -> Normalisation | None:
         known = super()._normalisation_of(image)
-        if known is None and image.dtype == np.float32 and self._poses is not None:
-            return Normalisation.of_range(*self._poses.float_range)
+        if known is None and image.dtype == np.float32:
+            # Without poses it is a BodyPix, whose network begins as that of a PoseNet.
+            limits = POSENET_RANGE if self._poses is None else self._poses.float_range
+            return Normalisation.of_range(*limits)
         return known
 
 
