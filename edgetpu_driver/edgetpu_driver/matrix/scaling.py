@@ -13,6 +13,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.errors import InputError
 from edgetpu_driver.matrix.dense_model import DenseModel
 
 OUTPUT_HEADROOM = 4.2
@@ -80,21 +81,42 @@ def compiled_gains(
     headroom: float,
     allowed: RowGains,
 ) -> NDArray[np.float64]:
-    """Gains for rows that keep the weight scales that the model was compiled with, [rows]."""
-    gains = np.ones_like(lengths)
+    """Gains for rows that keep the weight scales that the model was compiled with, [rows].
+
+    Raises InputError if any gains are allowed and the model's weights lack the sign of a value.
+    """
     if allowed is RowGains.ONE:
-        return gains
+        return np.ones_like(lengths)
     columns, usable = part.shape[1], lengths > _SMALLEST_ROW
     steps = dense.tensor.scales[: len(part)].astype(np.float64)
     highest, lowest = part.max(axis=1), part.min(axis=1)
     least, most = dense.tensor.limits
-    np.divide(min(-least, most) * steps, np.maximum(highest, -lowest), out=gains, where=usable)
+    if allowed is RowGains.ANY:
+        _refuse_missing_sign((least, most), float(lowest.min()), float(highest.max()))
+    filling = np.minimum(_side_gains(most * steps, highest), _side_gains(-least * steps, -lowest))
+    gains = np.where(usable & (filling > 0), filling, 1.0)
     longest = _best_longest(dense, gains * lengths, steps, columns, headroom)
     fitting = np.divide(longest, lengths, out=gains.copy(), where=usable)
     np.minimum(gains, fitting, out=gains)
     if allowed is RowGains.IN_RANGE:
         gains[(highest >= (most + 0.5) * steps) | (lowest <= (least - 0.5) * steps)] = 1.0
     return gains
+
+
+def _side_gains(limits: NDArray[np.float64], largest: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Gains with which rows fill their range on one side of zero; infinity without values there, [rows]."""
+    return np.divide(limits, largest, out=np.full_like(limits, np.inf), where=largest > 0)
+
+
+def _refuse_missing_sign(limits: tuple[int, int], lowest: float, highest: float) -> None:
+    """Raise InputError if `lowest` or `highest` has a sign that weights within `limits` cannot have."""
+    least, most = limits
+    if (lowest < 0 and not least) or (highest > 0 and not most):
+        sign = "positive" if least else "negative"
+        raise InputError(
+            f"expected a matrix without {sign} values, as the model's weights are from {least} to {most} "
+            f"steps; got one with {sign} values"
+        )
 
 
 def _fitting_length(dense: DenseModel, columns: int, headroom: float) -> float:
