@@ -381,6 +381,21 @@ def test_a_lesson_whose_layer_takes_long_says_that_it_is_not_in_use_yet(
     assert answers[0].message == "not in use yet: the layer is still being learned"
 
 
+def test_a_lesson_is_answered_once_its_own_layer_is_in_use(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    school.teach("red", RED)
+    head = school.learner._head
+    monkeypatch.setattr(head._client, "set_matrix", lambda _: None)
+    first = end_lesson(school, "ones")
+    school.spin_until(lambda: head._set_number == head._latest)
+    monkeypatch.setattr(head, "_learn", lambda *_: None)
+    second = end_lesson(school, "ones again")
+    head._on_ready()  # for the layer of the first lesson
+    assert [each.message[:13] for each in first] == ["unknown below"]
+    assert second == []
+
+
 def test_a_damaged_file_of_what_was_taught_costs_one_warning(school: School) -> None:
     school.teach("red", RED)
     path = school.home / "edgetpu/state/school/learner.npz"

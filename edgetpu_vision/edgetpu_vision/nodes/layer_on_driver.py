@@ -59,7 +59,10 @@ class LayerOnDriver:
         self._trouble = ""
         """Why there is no model for the layer; empty if there is one."""
         self._queue = WorkQueue[Question](self._start, WAITING_VECTORS, self._drop)
-        self._when_usable: list[Callable[[], None]] = []
+        self._set_number = 0
+        """Number of the call of `learn` whose matrix the driver was given last."""
+        self._when_usable: list[tuple[int, Callable[[], None]]] = []
+        """Callbacks that wait, each with the number of its call of `learn`."""
         self.classifier: TaughtClassifier | None = None
         """The classifier learned last; None without examples."""
         node.create_steady_timer(RETRY_PERIOD, self._queue.resume)
@@ -71,18 +74,13 @@ class LayerOnDriver:
             return self._trouble
         return self._client.problem
 
-    @property
-    def learning(self) -> bool:
-        """Whether the layer of the latest examples is not in use yet."""
-        return bool(self._when_usable)
-
     def learn(self, examples: ExampleSet, method: str, usable: Callable[[], None]) -> None:
         """Replace the examples; `usable` is called once the layer of this or a later call can be used."""
         self._latest += 1
-        self._when_usable.append(usable)
+        self._when_usable.append((self._latest, usable))
         if not examples.labels:
             self.classifier = None
-            self._notify_usable()
+            self._notify_usable(self._latest)
             return
         size = head_size(examples.vectors.shape[1])
         self._thread.submit(partial(self._learn, self._latest, examples, method, size))
@@ -116,7 +114,7 @@ class LayerOnDriver:
                 provide_model(model, self._model_dir)
             except FatalError as error:  # the node continues: a service call may load other classes
                 self._trouble, self.classifier = str(error), None
-                self._notify_usable()
+                self._notify_usable(number)
                 return
             self._client = MatrixClient(
                 self._node,
@@ -126,17 +124,20 @@ class LayerOnDriver:
                 headroom=HEADROOM,
                 on_ready=self._on_ready,
             )
-        self.classifier = classifier
+        self.classifier, self._set_number = classifier, number
         self._client.set_matrix(classifier.head.matrix)
 
     def _on_ready(self) -> None:
-        self._notify_usable()
+        self._notify_usable(self._set_number)
         self._queue.resume()
 
-    def _notify_usable(self) -> None:
+    def _notify_usable(self, number: int) -> None:
+        """Call back those of the calls of `learn` up to this one."""
         waiting, self._when_usable = self._when_usable, []
-        for usable in waiting:
-            usable()
+        self._when_usable = [each for each in waiting if each[0] > number]
+        for of_call, usable in waiting:
+            if of_call <= number:
+                usable()
 
     def _start(self, question: Question) -> bool:
         """Begin to classify; False if the weights have to be set first."""

@@ -282,7 +282,7 @@ class LearnerNode(VisionNode):
         self._examples.made_with = embedding_settings(self.values, Embedder.default_fit)
         self._kept.save(self._examples)
         answer = partial(self._answer_learn, respond, len(vectors))
-        self._finishing.append((time.monotonic() + PATIENCE, answer))
+        self._finishing.append((time.monotonic() + PATIENCE, partial(answer, in_use=False)))
         self._train(answer)
 
     def _without_model(self) -> str:
@@ -323,12 +323,14 @@ class LearnerNode(VisionNode):
         for answer in overdue:
             answer()
 
-    def _answer_learn(self, respond: Respond, added: int, error: EdgeTpuError | None = None) -> None:
-        """Answer a call; further calls have no effect."""
+    def _answer_learn(
+        self, respond: Respond, added: int, error: EdgeTpuError | None = None, *, in_use: bool = True
+    ) -> None:
+        """Answer a call; further calls have no effect. in_use: whether images are classified with `added`."""
         message = self._calibration()
         if self._head.problem:
             message = f"not on the driver yet: {self._head.problem}"
-        elif self._head.learning:
+        elif not in_use:
             message = "not in use yet: the layer is still being learned"
         response = fill_answer(Learn.Response(), error, message)
         response.added = added
