@@ -364,7 +364,7 @@ def test_a_lower_capacity_costs_nothing_of_what_was_taught(school: School) -> No
     school.teach("red", RED, 2)
     school.restart_learner(capacity=1)
     (refused,) = end_lesson(school, "ones")
-    assert refused.message == "expected at most 1 examples of all classes; forget some first"
+    assert refused.message == "expected at most 1 example of all classes, the capacity; got 3"
     school.restart_learner()
     assert list(school.call(ListClasses, "list_classes").examples) == [2]
 

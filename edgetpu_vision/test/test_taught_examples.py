@@ -43,7 +43,7 @@ def test_a_class_may_be_taught_again(taught: TaughtExamples) -> None:
         ("lamp", [], "expected one example or more; got none"),
         ("lamp", [[1, 0, 0]], "an embedding of 2 values; got 3"),
         ("lamp", [[0, 0]], "an embedding with a direction"),
-        ("lamp", [[1, 0], [0, 1]], "at most 4 examples of all classes; forget some first"),
+        ("lamp", [[1, 0], [0, 1]], "at most 4 examples of all classes, the capacity; got 5"),
     ],
 )
 def test_what_cannot_be_an_example_is_refused_and_changes_nothing(
@@ -110,8 +110,22 @@ def test_a_file_of_an_earlier_version_does_not_say_how_its_examples_were_made(tm
 
 def test_a_file_of_more_than_the_capacity_is_refused(taught: TaughtExamples, tmp_path: Path) -> None:
     taught.save(tmp_path / "a.npz")
-    with pytest.raises(ArchiveError, match=r"a\.npz: expected at most 2 examples"):
-        TaughtExamples.load(tmp_path / "a.npz", capacity=2)
+    reason = r"a\.npz: expected at most 1 example of all classes, the capacity; got 3"
+    with pytest.raises(ArchiveError, match=reason):
+        TaughtExamples.load(tmp_path / "a.npz", capacity=1)
+
+
+def test_beyond_a_lower_capacity_a_class_may_be_taught_again_with_no_more_examples(
+    taught: TaughtExamples,
+) -> None:
+    taught.capacity = 1
+    taught.add("mug", [[1, 0], [0, 1]], replace=True)
+    assert taught.classes == {"door": 1, "mug": 2}
+    taught.add("mug", [[1, 0]], replace=True)
+    assert taught.classes == {"door": 1, "mug": 1}
+    reason = "expected at most 1 example of all classes, the capacity; got 3"
+    with pytest.raises(InputError, match=reason):
+        taught.add("mug", [[1, 0], [0, 1]], replace=True)
 
 
 @pytest.mark.parametrize(

@@ -71,14 +71,16 @@ class TaughtExamples:
         """Add embeddings, float [dimension] each, to the class of that label, which may be new.
 
         replace: forget the earlier examples of the class. Raises InputError for an invalid label or
-        embedding, without embeddings, and for more than `capacity` examples; nothing has changed then.
+        embedding, without embeddings, and for more examples than `capacity` and than at present; nothing has
+        changed then.
         """
         check_class(label)
         if not len(embeddings):
             raise InputError("expected one example or more; got none")
         forgotten = self._labels.count(label) if replace else 0
-        if len(self) - forgotten + len(embeddings) > self.capacity:
-            raise InputError(f"expected at most {self.capacity} examples of all classes; forget some first")
+        count = len(self) - forgotten + len(embeddings)
+        if count > len(self):
+            self._check_count(count)
         dimension = self.dimension if len(self) > forgotten else 0
         units = []
         for embedding in embeddings:
@@ -88,6 +90,14 @@ class TaughtExamples:
             self.forget(label)
         self._labels += [label] * len(units)
         self._vectors += units
+
+    def _check_count(self, count: int) -> None:
+        """Raise InputError for more examples than the capacity."""
+        if count > self.capacity:
+            examples = f"example{'' if self.capacity == 1 else 's'}"
+            raise InputError(
+                f"expected at most {self.capacity} {examples} of all classes, the capacity; got {count}"
+            )
 
     def forget(self, label: str) -> int:
         """Forget a class and return how many examples it had; UnknownClassError for an unknown label."""
@@ -155,6 +165,7 @@ class TaughtExamples:
         examples = cls(capacity)
         examples.model, examples.made_with = str(saved), str(made_with)
         try:
+            examples._check_count(len(labels))
             for label, embedding in zip(labels.tolist(), embeddings, strict=True):
                 examples.add(label, [embedding])
         except ValueError as error:  # InputError is a ValueError
