@@ -18,6 +18,7 @@ from rclpy.parameter import Parameter
 from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 
+from edgetpu_driver.errors import InputError
 from edgetpu_driver.node_kit.clients.matmul_in_progress import ProductResult
 from edgetpu_matrix.nodes.reservoir_node import ReservoirNode
 
@@ -55,6 +56,7 @@ def node(graph: Any, matrix_home: Path) -> Iterator[ReservoirNode]:
 
 
 def hear(node: ReservoirNode, second: int, sample: float) -> None:
+    node.counters.received += 1
     node._on_input(Header(stamp=Time(sec=second)), np.array([sample]))
 
 
@@ -109,3 +111,18 @@ def test_a_dropped_sample_is_not_replaced_by_another_as_a_target(node: Reservoir
     become_ready(node)
     assert node.counters.dropped == 1
     assert node._readout.samples == QUEUE_DEPTH - 1  # 0.2 is not what followed 0.0
+
+
+@pytest.mark.parametrize("message", ["NaN", "without the field"])
+def test_a_refused_sample_is_not_replaced_by_another_as_a_target(node: ReservoirNode, message: str) -> None:
+    become_ready(node)
+    hear(node, 1, 0.1)
+    hear(node, 2, 0.2)
+    if message == "NaN":
+        with pytest.raises(InputError, match="a sample of values that float32 can represent"):
+            hear(node, 3, np.nan)
+    else:
+        node.counters.received += 1  # nothing could be read from it
+    hear(node, 4, 0.4)
+    hear(node, 5, 0.5)
+    assert node._readout.samples == 2  # 0.2 after 0.1, 0.5 after 0.4; but 0.4 is not what followed 0.2

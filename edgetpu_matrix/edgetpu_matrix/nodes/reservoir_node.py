@@ -54,8 +54,11 @@ class _Step:
     published_at: int = 0
     """See MatrixNode."""
     index: int = 0
-    """Number of samples before it, lost ones included."""
-    run: int = 0
+    """Number of samples received before and with it, also those refused or dropped.
+
+    Samples that the middleware lost are not known.
+    """
+    resets: int = 0
     """Number of resets before it was received."""
     number: int = 0
     features: NDArray[np.float64] | None = None
@@ -92,7 +95,8 @@ class ReservoirNode(MatrixNode):
         self._signal_scale, self._target_scale = SignalScale(), SignalScale()
         self._readout: RidgeReadout | None = None
         self._confidence = float("nan")
-        self._steps = self._last_stamp = self._samples = self._run = self._run_of_state = 0
+        self._steps = self._last_stamp = 0
+        self._resets = self._resets_of_state = 0
         self._recent: deque[_Step] = deque(maxlen=values["qos_depth"])
         self._past: deque[_Step] = deque()
         self._early: OrderedDict[int, NDArray[np.float64]] = OrderedDict()
@@ -142,11 +146,11 @@ class ReservoirNode(MatrixNode):
         stamp = nanoseconds_of(header.stamp)
         if stamp < self._last_stamp:
             self.get_logger().info("time jumped back; at every such jump the reservoir is reset", once=True)
-            self._run += 1
+            self._resets += 1
         self._last_stamp = stamp
         target = self._early.pop(stamp, None)
-        step = _Step(header, inputs, self.published_at, self._samples, self._run, target=target)
-        self._samples += 1
+        index = self.counters.received
+        step = _Step(header, inputs, self.published_at, index, self._resets, target=target)
         self._recent.append(step)
         self._queue.offer(step)
         self.counters.dropped = self._queue.dropped
@@ -165,7 +169,7 @@ class ReservoirNode(MatrixNode):
             self._network.bind(self.client.effective)
         self._readout, self._signal_scale = None, SignalScale()
         self._recent.clear()
-        self._run += 1
+        self._resets += 1
 
     def _on_target(self, header: Header, target: NDArray[np.float64]) -> None:
         if not (np.abs(target) <= LARGEST).all():
@@ -209,10 +213,10 @@ class ReservoirNode(MatrixNode):
 
     def _start(self, step: _Step) -> bool:
         assert self.client is not None
-        if step.run != self._run_of_state:
+        if step.resets != self._resets_of_state:
             self._network.reset()
             self._past.clear()
-            self._steps, self._run_of_state = 0, step.run
+            self._steps, self._resets_of_state = 0, step.resets
         state = self._network.state
         subspace = self._host_subspace
         split = subspace.split(state) if subspace else Split(state, np.zeros(len(state)))
@@ -252,7 +256,7 @@ class ReservoirNode(MatrixNode):
         if horizon := self.values["horizon"]:
             self._past.append(step)
             while (past := self._past[0]).index < step.index - horizon:
-                self._past.popleft()  # the sample that is its target was lost
+                self._past.popleft()  # the sample that is its target was refused or dropped
             if past.index == step.index - horizon:
                 past.target = step.inputs
                 self._train(self._past.popleft())
@@ -292,7 +296,7 @@ class ReservoirNode(MatrixNode):
         self.counters.results += 1
 
     def _on_reset(self, _request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        self._run += 1
+        self._resets += 1  # the state is reset before the next sample that is received from now on
         return fill_answer(response)
 
     def _on_train(
