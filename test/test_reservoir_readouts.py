@@ -48,15 +48,18 @@ def save(path: Path, network: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"seed": 1}, {"model": "dense_256"}, {"rescale_rows": True}, {"host_directions": 0}]
+    "other",
+    [{"seed": 1}, {"model": "dense_256"}, {"rescale_rows": True}, {"host_directions": 0}, {"passes": 3}],
 )
 def test_a_readout_is_for_the_network_and_the_rounding_it_was_trained_with(
     reservoir: Callable[..., ReservoirNode], tmp_path: Path, other: dict[str, Any]
 ) -> None:
-    trained, same, different = reservoir(), reservoir(passes=4), reservoir(**other)
+    trained, finer = reservoir(passes=4), reservoir(passes=5)
+    different = reservoir(**{"passes": 4} | other)
     save(tmp_path / "sine.npz", trained._description())
-    same._load(tmp_path / "sine.npz")
-    assert same._readout.outputs == 1
+    for node in (trained, finer):
+        node._load(tmp_path / "sine.npz")
+        assert node._readout.outputs == 1
     with pytest.raises(ArchiveError, match="expected a readout for the reservoir") as raised:
         different._load(tmp_path / "sine.npz")
     assert json.dumps(other)[1:-1] in str(raised.value)

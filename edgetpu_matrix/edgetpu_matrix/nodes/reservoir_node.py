@@ -40,9 +40,9 @@ from edgetpu_msgs.srv import LoadFile, SaveFile, TrainReadout
 KIND = "edgetpu_matrix readout 1"
 NETWORK = ("size", "spectral_radius", "leak", "activation", "input_scaling", "bias", "seed")
 """Parameters that determine the states; a readout only fits the network that it was trained on."""
-ROUNDING = ("model", "rescale_rows", "host_directions")
-"""Parameters that determine how weights and states are rounded: with others, a readout's errors are several
-times those that it was trained with, and that predictions claim as `sigma`."""
+ROUNDING = ("model", "rescale_rows", "host_directions", "passes")
+"""Parameters that determine how weights and states are rounded: with others, or with fewer passes, a
+readout's errors are several times those that it was trained with, and that predictions claim as `sigma`."""
 
 
 @dataclass
@@ -342,7 +342,8 @@ class ReservoirNode(MatrixNode):
     def _load(self, path: Path) -> None:
         arrays = archive.load(path, KIND, (*RidgeReadout.ARRAYS, "network", "confidence"))
         found = str(arrays["network"])
-        if found not in (self._description(), self._description(NETWORK)):  # the latter: of earlier versions
+        fitting = [self._description(passes=passes) for passes in range(1, self.values["passes"] + 1)]
+        if found not in (*fitting, self._description(NETWORK)):  # the latter: of earlier versions
             raise ArchiveError(
                 f"{path.name}: expected a readout for the reservoir {self._description()}; got one for "
                 f"{found}"
@@ -362,6 +363,7 @@ class ReservoirNode(MatrixNode):
         self._network.inputs_are(inputs)
         self._readout, self._confidence = readout, float(confidence)
 
-    def _description(self, names: Sequence[str] = NETWORK + ROUNDING) -> str:
-        values = {**self.values, "model": plain_stem(Path(self.values["model"]))}
+    def _description(self, names: Sequence[str] = NETWORK + ROUNDING, **others: Any) -> str:
+        """The parameters of a readout. others: values in place of those of this node."""
+        values = {**self.values, "model": plain_stem(Path(self.values["model"])), **others}
         return json.dumps({name: values[name] for name in names})
