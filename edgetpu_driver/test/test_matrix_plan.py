@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,14 +40,6 @@ def tensor(size: int = SIZE, pure: bool = True) -> WeightTensor:
 def dense_model(output_scale: float = 0.01904886) -> DenseModel:
     """By default what Google's compiler made of a Dense(256) layer."""
     return DenseModel.of([spec("x", 0.00784303, 127)], [spec("y", output_scale, 129)], tensor())
-
-
-def unsigned_model(zero_point: int) -> DenseModel:
-    """A model of 64 rows, with weights in uint8 of 1/127 a step and outputs that hold whatever comes."""
-    steps = np.full(64, 1 / 127, np.float32)
-    weights = WeightTensor("w", "FULLY_CONNECTED", (64, 64), steps, is_pure_matmul=True)
-    weights = replace(weights, dtype=np.dtype(np.uint8), zero_point=zero_point)
-    return DenseModel.of([spec("x", 0.01, 128, 64)], [spec("y", 1e4, 128, 64)], weights)
 
 
 class EightBitEngine:
@@ -214,42 +205,6 @@ class TestRows:
         row = np.full((1, SIZE), steps * ROW_SCALES[0])
         (tile,) = make_plan(row, dense_model(), PlanOptions(gains=RowGains.IN_RANGE)).tiles
         assert (tile.row_gains[0] == 1.0) == stays
-
-    @pytest.mark.parametrize("zero_point", [0, 10, 100, 128, 245, 255])
-    @pytest.mark.parametrize("gains", [RowGains.ANY, RowGains.IN_RANGE])
-    def test_weights_of_uint8_have_the_range_beside_their_zero_point(
-        self, random: np.random.Generator, gains: RowGains, zero_point: int
-    ) -> None:
-        matrix = random.uniform(-zero_point, 255 - zero_point, (64, 64)) / 127
-        (tile,) = make_plan(matrix, unsigned_model(zero_point), PlanOptions(gains=gains)).tiles
-        rounded = tile.model_weights / (tile.row_gains / tile.unit)[:, np.newaxis]
-        assert np.abs(rounded - matrix).max() * 127 < 0.501
-
-    @pytest.mark.parametrize("gains", [RowGains.ANY, RowGains.IN_RANGE])
-    def test_the_side_of_zero_that_is_full_first_limits_the_gain(self, gains: RowGains) -> None:
-        matrix = np.array([[1.0, 0.0], [1.0, -0.01], [1.0, -0.05], [-0.05, 0.0]])
-        (tile,) = make_plan(matrix, unsigned_model(10), PlanOptions(gains=gains)).tiles
-        expected = [245 / 127, 245 / 127, 10 / 127 / 0.05, 10 / 127 / 0.05]
-        assert tile.row_gains / tile.unit == pytest.approx(np.array(expected))
-
-    @pytest.mark.parametrize(
-        ("zero_point", "matrix", "reason"),
-        [
-            (0, [[1.0, -1e-9]], "without negative values, as the model's weights are from 0 to 255"),
-            (255, [[-1.0], [1e-9]], "without positive values, as the model's weights are from -255 to 0"),
-        ],
-    )
-    def test_a_sign_that_the_model_lacks_is_refused(
-        self, zero_point: int, matrix: list[list[float]], reason: str
-    ) -> None:
-        with pytest.raises(InputError, match=reason):
-            make_plan(matrix, unsigned_model(zero_point), PlanOptions())
-
-    def test_a_row_of_a_sign_that_the_model_lacks_has_no_gain_if_others_are_to_stay_in_range(self) -> None:
-        matrix = np.array([[-0.001, 0.5], [0.0, 0.5], [-1.0, 0.5]])
-        options = PlanOptions(gains=RowGains.IN_RANGE, accept_clipping=True)
-        (tile,) = make_plan(matrix, unsigned_model(0), options).tiles
-        assert tile.row_gains == pytest.approx(np.array([1.0, 255 / 127 / 0.5, 1.0]))
 
     @pytest.mark.parametrize("matrix", [[[np.nan]], [[np.inf]], [1.0], np.zeros((0, 3)), np.ones(3)])
     def test_anything_but_a_finite_matrix_is_refused(self, matrix: Any) -> None:

@@ -58,8 +58,12 @@ class DenseModel:
 
     def multiplies_like(self, other: DenseModel) -> bool:
         """Whether plans for this model are valid for the other one."""
-        same_tensors = (self.input, self.output) == (other.input, other.output)
-        return same_tensors and np.array_equal(self.tensor.scales, other.tensor.scales)
+        own, others = self.tensor, other.tensor
+        return (
+            (self.input, self.output) == (other.input, other.output)
+            and (own.limits, own.zero_point) == (others.limits, others.zero_point)
+            and np.array_equal(own.scales, others.scales)
+        )
 
     @cached_property
     def rows(self) -> int:
