@@ -16,7 +16,9 @@ from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.divisible_work import run_pieces
 from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import ClippingError, DeviceError, InputError, ModelUnsupportedError
+from edgetpu_driver.matrix.engine_tiles import EngineTiles
 from edgetpu_driver.matrix.matmul import MatMul
+from edgetpu_driver.matrix.tile_plan import Tile
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph as dense
@@ -221,6 +223,30 @@ def test_a_product_with_a_given_scale_leaves_later_ones_as_they_were(product: Ma
     assert before[0] == pytest.approx(16 * 0.5 / INT8_MAX, rel=0.02)
     assert product.multiply(np.ones(16), input_scale=1 / INT8_MAX).outputs[0] == 0.0
     np.testing.assert_array_equal(product.multiply(np.ones(16)).outputs, before)
+
+
+def test_products_with_a_given_scale_set_weights_without_gains_once(
+    product: MatMul, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, large, scale = np.eye(80)[0], (np.arange(80) < 16).astype(float), 1 / INT8_MAX
+    product.set_weights(np.full((1, 80), 8 / INT8_MAX))  # two tiles
+    of_small = product.multiply(small, input_scale=scale).outputs
+    of_large = product.multiply(large, input_scale=scale).outputs
+    set_tiles: list[int] = []
+    set_tile = EngineTiles._set
+
+    def recorded(tiles: EngineTiles, tile: Tile) -> Any:
+        set_tiles.append(tile.index)
+        return set_tile(tiles, tile)
+
+    monkeypatch.setattr(EngineTiles, "_set", recorded)
+    np.testing.assert_array_equal(product.multiply(large, input_scale=scale).outputs, of_large)
+    assert set_tiles == []
+    np.testing.assert_array_equal(product.multiply(small, input_scale=scale).outputs, of_small)
+    assert set_tiles == [0, 1]
+    product.set_weights(np.full((1, 80), 4 / INT8_MAX))
+    halved = product.multiply(large, input_scale=scale).outputs
+    assert halved[0] == pytest.approx(16 * 4 / INT8_MAX, abs=0.02)
 
 
 def test_every_pass_lowers_the_error(on_cpu: MatMul) -> None:

@@ -85,6 +85,8 @@ class MatMul:
         self._lock = threading.Lock()
         self._version = 0
         self._matrix: NDArray[np.float32] | None = None
+        self._without_gains: MatrixPlan | None = None
+        """See `_plan_without_gains`; None until a product needs it. Its tiles stay set for the next one."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -131,7 +133,7 @@ class MatMul:
             yield partial(_refuse_clipping, self._dense, values)
         plan = yield partial(make_plan, values, self._dense, options)
         swaps = yield from self._tiles.holding(plan)
-        self._plan, self._matrix = plan, values
+        self._plan, self._matrix, self._without_gains = plan, values, None
         self._version += 1
         return self._total(plan, swaps)
 
@@ -170,6 +172,9 @@ class MatMul:
         check = partial(self._vectors, inputs, input_scale)
         vectors = (yield check) if large else check()
         batch, plan = np.atleast_2d(vectors), self._plan
+        if input_scale and self._without_gains is not None:
+            saturates = yield partial(product_passes.surely_saturates, plan, batch, input_scale)
+            plan = self._without_gains if saturates else plan
         result = yield from self._tiles.running(
             product_passes.multiply(plan, batch, passes, input_scale), large=large
         )
@@ -230,14 +235,17 @@ class MatMul:
         )
 
     def _plan_without_gains(self) -> MatrixPlan:
-        """The plan of the weights as they are, or `_plan` if its rows are rescaled or those of the file.
+        """A plan of the same matrix with gains of 1, for which an input scale covers the usual outputs.
 
-        A given input scale then covers the range expected of it. `_plan` stays the one of other products.
+        Returns `_plan` itself if that has no such gains. Other products keep `_plan`.
         """
         options = self._plan.options
         if self._matrix is None or options.rescale_rows:
             return self._plan
-        return make_plan(self._matrix, self._dense, replace(options, gains=RowGains.ONE))
+        if self._without_gains is None:
+            options = replace(options, gains=RowGains.ONE)
+            self._without_gains = make_plan(self._matrix, self._dense, options)
+        return self._without_gains
 
     def _vectors(self, inputs: ArrayLike, input_scale: float | None) -> NDArray[np.float64]:
         vectors = _real(inputs, "inputs").astype(np.float64)

@@ -163,6 +163,19 @@ def multiply(plan: MatrixPlan, batch: Array, passes: int = 1, input_scale: float
     raise ModelUnsupportedError("expected a Dense model; outputs are at the end of their range for any input")
 
 
+def surely_saturates(plan: MatrixPlan, batch: Array, input_scale: float) -> bool:
+    """Whether an output of the first vectors, with this input scale, saturates on any device.
+
+    The host computes what the tiles would, which takes less time than setting their weights to find out.
+    """
+    dense, batch = plan.dense, batch[:_ROUND]  # more would hold up other work
+    steps, clipped = np.full((1, len(batch), 1), input_scale), np.zeros(len(batch), np.int64)
+    rounded = _rounded_inputs(batch, steps, dense.input_steps, clipped)[0].astype(np.float32)
+    # One step more than the range: devices differ by a step.
+    limit = (dense.output_steps + 1) * dense.output.scale / dense.input.scale
+    return any(np.abs(rounded[:, tile.columns] @ tile.model_weights.T).max() >= limit for tile in plan.tiles)
+
+
 def _typical_scales(plan: MatrixPlan, batch: Array) -> Array:
     """[B, blocks]: the finest scales that clip no input and no typical output."""
     return _fitting_scales(plan, batch, [block.typical_scale for block in plan.column_blocks])
