@@ -218,9 +218,8 @@ class LearnerNode(VisionNode):
         check_class(request.label)
         if not request.folder:
             if request.images > self.values["capacity"]:
-                raise InputError(
-                    f"expected at most {self.values['capacity']} images, the capacity; got {request.images}"
-                )
+                images = counted(self.values["capacity"], "image")
+                raise InputError(f"expected at most {images}, the capacity; got {request.images}")
             self._lessons.append(_Lesson(request, respond, time.monotonic() + PATIENCE))
             return
         if missing := self._without_model():
