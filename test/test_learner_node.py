@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,116 +15,20 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 pytest.importorskip("vision_msgs", reason="needs vision_msgs")
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
-import rclpy
-from builtin_interfaces.msg import Time
-from rclpy.node import Node
 from rclpy.parameter import Parameter
-from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 from vision_msgs.msg import Classification
 
-from edgetpu_driver.node_kit.executor.executor import StaticSingleThreadedExecutor
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.nodes.driver_node import DriverNode
 from edgetpu_msgs.msg import ErrorCode
 from edgetpu_msgs.srv import Forget, Learn, ListClasses, LoadFile, SaveFile
 from edgetpu_vision.nodes import learner_node
 from edgetpu_vision.nodes.learner_node import LearnerNode
-from testdata.graphs.color_embedding_graph import color_embedding_graph, colored
-from testdata.running_nodes.spinning_node import spin_until
+from testdata.graphs.color_embedding_graph import colored
+from testdata.running_nodes.learner_with_driver import LearnerWithDriver
 from testdata.timeouts import PATIENCE
 
 RED, GREEN, BLUE = colored(200, 20, 0), colored(0, 210, 25), colored(15, 0, 190)
-
-
-class School:
-    """A learner, the driver and a caller with one executor."""
-
-    def __init__(self, home: Path, backend: str = "cpu", **values: Any) -> None:
-        self.home = home
-        models = home / "models"
-        models.mkdir()
-        (models / "color_embedding.tflite").write_bytes(color_embedding_graph())
-        self.executor = StaticSingleThreadedExecutor()
-        self._caller = rclpy.create_node("caller")
-        self._nodes: list[Node] = [self._caller]
-        self.executor.add_node(self._caller)
-        self._add(DriverNode, backend=backend, model_dirs=[str(models)])
-        self._values = {
-            "model": "color_embedding",
-            "model_dir": str(models),
-            "directory": str(home / "classes"),
-            "pictures_directory": str(home / "pictures"),
-            "qos_reliability": "reliable",
-            **values,
-        }
-        self.learner = self._add(LearnerNode, **self._values)
-        self._images = self._caller.create_publisher(Image, "/school/image", 10)
-        self._results: list[Classification] = []
-        self._caller.create_subscription(
-            Classification, "/school/learner/classification", self._results.append, 10
-        )
-        self._second = 0
-        self.spin_until(lambda: self._images.get_subscription_count() > 0 and self.learner._bound is not None)
-
-    def restart_learner(self, **values: Any) -> None:
-        """Make the learner again, as after a kill, without stopping the old one properly."""
-        self._nodes.remove(self.learner)
-        self.executor.remove_node(self.learner)
-        self.learner.destroy_node()
-        self.learner = self._add(LearnerNode, **self._values | values)
-        self.spin_until(lambda: self.learner._bound is not None)
-
-    def _add(self, kind: Callable[..., Node], **values: Any) -> Any:
-        overrides = [Parameter(name, value=value) for name, value in values.items()]
-        node = kind(parameter_overrides=overrides, namespace="/school")
-        self._nodes.append(node)
-        self.executor.add_node(node)
-        return node
-
-    def show(self, image: np.ndarray) -> Classification:
-        """Publish an image and wait for what the learner says of it."""
-        header = self.send(image)
-        self.spin_until(lambda: any(each.header == header for each in self._results))
-        return self._results[-1]
-
-    def send(self, image: np.ndarray) -> Header:
-        """Publish an image."""
-        self._second += 1
-        height, width = image.shape[:2]
-        header = Header(stamp=Time(sec=self._second), frame_id="camera")
-        data = array.array("B", image.tobytes())
-        self._images.publish(
-            Image(header=header, height=height, width=width, encoding="rgb8", step=3 * width, data=data)
-        )
-        return header
-
-    def begin(self, kind: Any, service: str, **fields: Any) -> Any:
-        client = self._caller.create_client(kind, f"/school/learner/{service}")
-        self.spin_until(client.service_is_ready)
-        return client.call_async(kind.Request(**fields))
-
-    def call(self, kind: Any, service: str, **fields: Any) -> Any:
-        answer = self.begin(kind, service, **fields)
-        self.spin_until(answer.done)
-        return answer.result()
-
-    def teach(self, label: str, image: np.ndarray, count: int = 1, **fields: Any) -> Learn.Response:
-        """Have the learner take some images of a class, which are published once it waits for them."""
-        answer = self.begin(Learn, "learn", label=label, images=count, **fields)
-        self.spin_until(lambda: bool(self.learner._lessons))
-        for _ in range(count):
-            self.show(image)
-        self.spin_until(answer.done)
-        return answer.result()
-
-    def spin_until(self, condition: Callable[[], bool]) -> None:
-        spin_until(condition, lambda: self.executor.spin_once(0.02))
-
-    def close(self) -> None:
-        self.executor.shutdown()
-        for node in reversed(self._nodes):
-            node.destroy_node()
 
 
 @pytest.fixture(autouse=True)
@@ -135,9 +38,9 @@ def patience(patient_clients: None, monkeypatch: pytest.MonkeyPatch) -> None:  #
 
 
 @pytest.fixture
-def school(graph: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[School]:  # noqa: ARG001
+def school(graph: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LearnerWithDriver]:  # noqa: ARG001
     monkeypatch.setenv("ROS_HOME", str(tmp_path))
-    school = School(tmp_path)
+    school = LearnerWithDriver(tmp_path)
     yield school
     school.close()
 
@@ -147,7 +50,7 @@ def best(message: Classification) -> str:
     return message.results[0].class_id
 
 
-def test_what_was_shown_on_the_topic_is_recognised_and_the_rest_is_unknown(school: School) -> None:
+def test_what_was_shown_on_the_topic_is_recognised_and_the_rest_is_unknown(school: LearnerWithDriver) -> None:
     assert best(school.show(RED)) == "unknown"
     first, second = school.teach("red", RED), school.teach("green", GREEN, count=2)
     assert (first.success, first.added, first.classes, first.examples) == (True, 1, 1, 1)
@@ -164,7 +67,7 @@ def test_on_the_virtual_stick_the_head_runs_as_a_program_written_here(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ROS_HOME", str(tmp_path))
-    school = School(tmp_path, backend="virtual")
+    school = LearnerWithDriver(tmp_path, backend="virtual")
     try:
         for label, image in (("red", RED), ("green", GREEN)):
             assert school.teach(label, image).success
@@ -173,7 +76,7 @@ def test_on_the_virtual_stick_the_head_runs_as_a_program_written_here(
         school.close()
 
 
-def test_a_class_is_taught_from_a_folder_and_forgotten(school: School) -> None:
+def test_a_class_is_taught_from_a_folder_and_forgotten(school: LearnerWithDriver) -> None:
     folder = school.home / "pictures" / "sea"
     folder.mkdir(parents=True)
     for name in ("a", "b"):
@@ -186,7 +89,7 @@ def test_a_class_is_taught_from_a_folder_and_forgotten(school: School) -> None:
     assert best(school.show(BLUE)) == "unknown"
 
 
-def test_classes_are_saved_listed_and_loaded(school: School) -> None:
+def test_classes_are_saved_listed_and_loaded(school: LearnerWithDriver) -> None:
     school.teach("red", RED)
     school.teach("green", GREEN)
     saved = school.call(SaveFile, "save_classes", name="colors")
@@ -201,7 +104,7 @@ def test_classes_are_saved_listed_and_loaded(school: School) -> None:
     assert (listed.known, listed.unknown) == (0, 2)
 
 
-def test_a_folder_with_a_damaged_picture_teaches_nothing(school: School) -> None:
+def test_a_folder_with_a_damaged_picture_teaches_nothing(school: LearnerWithDriver) -> None:
     folder = school.home / "pictures" / "sea"
     folder.mkdir(parents=True)
     cv2.imwrite(str(folder / "a.png"), BLUE)
@@ -223,7 +126,9 @@ def test_a_folder_with_a_damaged_picture_teaches_nothing(school: School) -> None
     ],
     ids=lambda each: each.name,
 )
-def test_lessons_end_when_a_parameter_of_embeddings_changes(school: School, changed: Parameter) -> None:
+def test_lessons_end_when_a_parameter_of_embeddings_changes(
+    school: LearnerWithDriver, changed: Parameter
+) -> None:
     """A class would get embeddings of both, which cannot be compared."""
     (school.home / "pictures" / "sea").mkdir(parents=True)
     cv2.imwrite(str(school.home / "pictures" / "sea" / "a.png"), BLUE)
@@ -235,7 +140,9 @@ def test_lessons_end_when_a_parameter_of_embeddings_changes(school: School, chan
     assert [(each.success, each.error.value) for each in answers] == 2 * [(False, ErrorCode.UNAVAILABLE)]
 
 
-def test_examples_of_other_colours_are_not_used_until_the_order_is_set_back(school: School) -> None:
+def test_examples_of_other_colours_are_not_used_until_the_order_is_set_back(
+    school: LearnerWithDriver,
+) -> None:
     assert school.teach("red", RED).success
     assert school.call(SaveFile, "save_classes", name="rgb").success
     for order, found in (("bgr", "unknown"), ("rgb", "red")):
@@ -256,7 +163,7 @@ def test_examples_of_other_colours_are_not_used_until_the_order_is_set_back(scho
 
 
 def test_a_result_that_cannot_be_published_does_not_hold_up_the_next(
-    school: School, monkeypatch: pytest.MonkeyPatch
+    school: LearnerWithDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     school.teach("red", RED)
     publish = school.learner.publish
@@ -276,7 +183,7 @@ def test_a_result_that_cannot_be_published_does_not_hold_up_the_next(
     assert school.learner.counters.errors == 1
 
 
-def test_examples_remain_those_of_their_model_while_it_is_not_loaded(school: School) -> None:
+def test_examples_remain_those_of_their_model_while_it_is_not_loaded(school: LearnerWithDriver) -> None:
     school.teach("red", RED)
     model = school.learner._examples.model
     assert model
@@ -294,13 +201,15 @@ def test_examples_remain_those_of_their_model_while_it_is_not_loaded(school: Sch
         ({"label": "sea", "images": 2000}, "at most 1000 images"),
     ],
 )
-def test_a_lesson_that_cannot_be_is_refused(school: School, fields: dict[str, Any], reason: str) -> None:
+def test_a_lesson_that_cannot_be_is_refused(
+    school: LearnerWithDriver, fields: dict[str, Any], reason: str
+) -> None:
     answer = school.call(Learn, "learn", **fields)
     assert (answer.success, answer.error.value) == (False, ErrorCode.BAD_INPUT)
     assert reason in answer.message
 
 
-def test_without_images_a_lesson_ends(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_images_a_lesson_ends(school: LearnerWithDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learner_node, "PATIENCE", 0.0)
     answer = school.call(Learn, "learn", label="red", images=3)
     assert (answer.success, answer.error.value) == (False, ErrorCode.UNAVAILABLE)
@@ -308,7 +217,7 @@ def test_without_images_a_lesson_ends(school: School, monkeypatch: pytest.Monkey
 
 
 def test_without_its_model_a_lesson_ends_with_what_the_model_lacks(
-    school: School, monkeypatch: pytest.MonkeyPatch
+    school: LearnerWithDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (result,) = school.learner.set_parameters([Parameter("model", value="missing")])
     assert result.successful
@@ -319,7 +228,7 @@ def test_without_its_model_a_lesson_ends_with_what_the_model_lacks(
     assert answer.message.startswith("the model is not loaded: no missing.tflite in ")
 
 
-def test_a_lesson_waits_for_its_turn_while_images_come(school: School) -> None:
+def test_a_lesson_waits_for_its_turn_while_images_come(school: LearnerWithDriver) -> None:
     for label in ("red", "green"):
         school.learner._begin_lesson(Learn.Request(label=label, images=2), lambda _: None)
     lessons = list(school.learner._lessons)
@@ -330,7 +239,7 @@ def test_a_lesson_waits_for_its_turn_while_images_come(school: School) -> None:
     assert list(school.learner._lessons) == lessons
 
 
-def test_a_label_that_was_not_taught_cannot_be_forgotten(school: School) -> None:
+def test_a_label_that_was_not_taught_cannot_be_forgotten(school: LearnerWithDriver) -> None:
     answer = school.call(Forget, "forget", label="red")
     assert (answer.success, answer.message) == (
         False,
@@ -338,7 +247,7 @@ def test_a_label_that_was_not_taught_cannot_be_forgotten(school: School) -> None
     )
 
 
-def test_a_learner_that_starts_again_knows_what_it_was_taught(school: School) -> None:
+def test_a_learner_that_starts_again_knows_what_it_was_taught(school: LearnerWithDriver) -> None:
     school.teach("red", RED)
     school.teach("green", GREEN)
     assert school.call(Forget, "forget", label="green").success
@@ -352,7 +261,7 @@ def test_a_learner_that_starts_again_knows_what_it_was_taught(school: School) ->
     assert list(school.call(ListClasses, "list_classes").labels) == []
 
 
-def end_lesson(school: School, label: str) -> list[Learn.Response]:
+def end_lesson(school: LearnerWithDriver, label: str) -> list[Learn.Response]:
     """Have the learner end a lesson of one example; returns the list that gets its answer."""
     answers: list[Learn.Response] = []
     vector = np.ones(school.learner._examples.dimension)
@@ -360,7 +269,7 @@ def end_lesson(school: School, label: str) -> list[Learn.Response]:
     return answers
 
 
-def test_a_lower_capacity_costs_nothing_of_what_was_taught(school: School) -> None:
+def test_a_lower_capacity_costs_nothing_of_what_was_taught(school: LearnerWithDriver) -> None:
     school.teach("red", RED, 2)
     school.restart_learner(capacity=1)
     (refused,) = end_lesson(school, "ones")
@@ -370,7 +279,7 @@ def test_a_lower_capacity_costs_nothing_of_what_was_taught(school: School) -> No
 
 
 def test_a_lesson_whose_layer_takes_long_says_that_it_is_not_in_use_yet(
-    school: School, monkeypatch: pytest.MonkeyPatch
+    school: LearnerWithDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     school.teach("red", RED)
     monkeypatch.setattr(school.learner._head, "_learn", lambda *_: None)
@@ -382,7 +291,7 @@ def test_a_lesson_whose_layer_takes_long_says_that_it_is_not_in_use_yet(
 
 
 def test_a_lesson_is_answered_once_its_own_layer_is_in_use(
-    school: School, monkeypatch: pytest.MonkeyPatch
+    school: LearnerWithDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     school.teach("red", RED)
     head = school.learner._head
@@ -396,7 +305,7 @@ def test_a_lesson_is_answered_once_its_own_layer_is_in_use(
     assert second == []
 
 
-def test_a_damaged_file_of_what_was_taught_costs_one_warning(school: School) -> None:
+def test_a_damaged_file_of_what_was_taught_costs_one_warning(school: LearnerWithDriver) -> None:
     school.teach("red", RED)
     path = school.home / "edgetpu/state/school/learner.npz"
     path.write_bytes(path.read_bytes()[:100])

@@ -28,7 +28,7 @@ def moved_by_itself(course: SteadyCourse, velocities: list[Vector], kept: bool) 
     compass, image = VisualCompass(camera=CAMERA), World().image(0)
     for index in range(2):
         compass.update(image, index * FRAME)
-    heading = compass._filter
+    heading = compass._tracker
     assert isinstance(heading, OrientationTracker)
     last = heading._last
     assert last is not None
@@ -88,7 +88,7 @@ def test_the_area_that_an_alignment_explains_is_that_of_its_motion() -> None:
     turned = scene.image(3)
     turned[48:] = scene.image(0)[48:]
     compass.update(turned, FRAME)
-    heading = compass._filter
+    heading = compass._tracker
     assert isinstance(heading, OrientationTracker)
     assert heading._last is not None
     key, view = heading._keyframes.first.key, heading._last.view

@@ -27,7 +27,7 @@ def before_and_after(seed: int, left: float | None) -> tuple[Alignment, Alignmen
     compass, scene = VisualCompass(camera=CAMERA), PasserBy(seed, stretch=6.0)
     compass.update(scene.image(0.0, left), 0.0)
     compass.update(scene.image(TURN, left), FRAME)
-    heading = compass._filter
+    heading = compass._tracker
     assert isinstance(heading, OrientationTracker)
     key = heading._keyframes.first.key
     assert heading._last is not None

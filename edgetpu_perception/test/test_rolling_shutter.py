@@ -56,7 +56,7 @@ def followed(readout: float) -> tuple[OrientationTracker, list[HeadingResult]]:
     """The filter after the swings, and its results."""
     world, compass = Ground(), VisualCompass(camera=CAMERA)
     results = [compass.update(world.exposed(time, readout), time) for time in TIMES.tolist()]
-    heading = compass._filter
+    heading = compass._tracker
     assert isinstance(heading, OrientationTracker)
     return heading, results
 

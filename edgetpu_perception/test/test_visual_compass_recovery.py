@@ -247,7 +247,7 @@ def test_a_known_view_that_was_discarded_while_it_was_being_recognised_has_no_ef
     world, other, compass = World(), World(seed=8), VisualCompass(camera=CAMERA)
     for index in range(45):
         compass.update((world if index < 5 else other).image(0), index * FRAME)
-    heading = compass._filter
+    heading = compass._tracker
     assert heading is not None
     discarded = replace(heading._keyframes.first)
     heading._closure._possible_return = PossibleReturn(discarded, np.eye(3), agreeing_views=4)
@@ -278,7 +278,7 @@ def test_an_image_sent_again_where_a_known_view_was_recognised_tells_nothing() -
     for index, yaw in enumerate(yaws):
         image = world.image(yaw)
         assert compass.update(image, index * FRAME).valid or index == 0
-        heading = compass._filter
+        heading = compass._tracker
         assert heading is not None
         assert heading._last is not None
         if index > 10 and heading._last.pose.keyframe is heading._keyframes.first:
