@@ -50,7 +50,7 @@ class NodeProcess:
         self._process.send_signal(number)
         status = self.wait()
         seconds = time.monotonic() - start
-        assert status == 0, self.output
+        assert status == 0, f"status {status}: {self.output}"
         assert "Traceback" not in self.output
         assert "Exception" not in self.output
         assert seconds < STOP_SECONDS
