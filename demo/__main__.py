@@ -23,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with ending_at_once():
             from demo.processes import PARAMETERS
             from demo.run import run
+            from edgetpu_driver.errors import reason_of
     except ImportError as error:
         return _print_error(
             f"{error}: run `make demo`, or install requirements.txt and source a built workspace"
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DemoError as error:
         return _print_error(str(error))
     except OSError as error:  # mostly for OUTPUT
-        return _print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        return _print_error(reason_of(error))
     except KeyboardInterrupt:
         _print_error("interrupted")
         return EXIT_INTERRUPTED

@@ -32,6 +32,7 @@ from drive.simulated_robot_node import SimulatedRobot
 from drive.suite_connection import DriveError
 from drive.worlds.robot_world import World, renderer_problem
 from edgetpu_driver.cli import number_arguments
+from edgetpu_driver.errors import reason_of
 from edgetpu_driver.node_kit.node_table import all_nodes
 from measured_figures.row import Row, line, write_rows
 
@@ -85,8 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"[drive] {error}", file=sys.stderr)
         return EXIT_ERROR
     except OSError as error:  # mostly for OUTPUT
-        reason = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        print(f"[drive] {reason}", file=sys.stderr)
+        print(f"[drive] {reason_of(error)}", file=sys.stderr)
         return EXIT_ERROR
     except KeyboardInterrupt:
         print("[drive] interrupted", file=sys.stderr)

@@ -91,12 +91,17 @@ def test_samples_that_wait_across_a_reset_are_of_the_time_before_it(node: Reserv
     assert numbers_of(node) == [1, 2, 1]
 
 
-def test_a_jump_counts_even_if_the_first_sample_after_it_is_dropped(node: ReservoirNode) -> None:
-    hear(node, 9, 0.9)
-    become_ready(node)
+def drop_one_sample(node: ReservoirNode) -> None:
+    """Have the node hear one sample more than wait while the driver is gone."""
     node.client.ready = False
     for second in range(1, QUEUE_DEPTH + 2):
         hear(node, second, 0.1 * second)
+
+
+def test_a_jump_counts_even_if_the_first_sample_after_it_is_dropped(node: ReservoirNode) -> None:
+    hear(node, 9, 0.9)
+    become_ready(node)
+    drop_one_sample(node)
     assert node.counters.dropped == 1
     become_ready(node)
     assert numbers_of(node) == list(range(1, QUEUE_DEPTH + 1))
@@ -105,9 +110,7 @@ def test_a_jump_counts_even_if_the_first_sample_after_it_is_dropped(node: Reserv
 def test_a_dropped_sample_is_not_replaced_by_another_as_a_target(node: ReservoirNode) -> None:
     hear(node, 0, 0.0)
     become_ready(node)
-    node.client.ready = False
-    for second in range(1, QUEUE_DEPTH + 2):
-        hear(node, second, 0.1 * second)
+    drop_one_sample(node)
     become_ready(node)
     assert node.counters.dropped == 1
     assert node._readout.samples == QUEUE_DEPTH - 1  # 0.2 is not what followed 0.0

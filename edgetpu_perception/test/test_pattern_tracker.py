@@ -167,13 +167,18 @@ def test_a_turned_patch_is_found_to_a_fraction_of_a_px_of_a_larger_image() -> No
     assert result.y_sigma < 0.5
 
 
+def match_leaving(unexplained: float) -> Alignment:
+    """An upright match of the same contrast that leaves this much unexplained."""
+    return Alignment(1.0 - unexplained, 30.0, 30.0, 1.0, 0.0, 1.0, 0.9, 0.1, 0.1)
+
+
 def test_a_match_that_fits_badly_and_does_not_stand_out_is_no_match(
     trained_tracker: tuple[PatternTracker, Image],
 ) -> None:
     found = trained_tracker[0]._matcher
     assert found is not None
     left = 1.5 * found.expected.unexplained
-    match = Alignment(1.0 - left, 30.0, 30.0, 1.0, 0.0, 1.0, 0.9, 0.1, 0.1)
+    match = match_leaving(left)
     assert found.certainty(match, runner_up_score=0.0) > MIN_CERTAINTY
     assert found.certainty(match, runner_up_score=1.0 - left) == 0.0
     nearly_as_good = 1.0 - 1.4 * left  # the match is nearer to this one than to the patch
@@ -185,7 +190,7 @@ def test_a_match_that_fits_badly_is_less_certain_the_further_it_is_turned(
 ) -> None:
     found = trained_tracker[0]._matcher
     assert found is not None
-    match = Alignment(1.0 - 1.5 * found.expected.unexplained, 30.0, 30.0, 1.0, 0.0, 1.0, 0.9, 0.1, 0.1)
+    match = match_leaving(1.5 * found.expected.unexplained)
     turned = [match._replace(cosine=math.cos(angle), sine=math.sin(angle)) for angle in (0.0, 0.1, 0.3)]
     certainties = [found.certainty(each) for each in turned]
     assert certainties[0] > certainties[1] > MIN_CERTAINTY
@@ -197,7 +202,7 @@ def test_a_match_at_another_scale_than_the_last_one_is_less_certain(
 ) -> None:
     found = trained_tracker[0]._matcher
     assert found is not None
-    match = Alignment(1.0 - 1.5 * found.expected.unexplained, 30.0, 30.0, 1.0, 0.0, 1.0, 0.9, 0.1, 0.1)
+    match = match_leaving(1.5 * found.expected.unexplained)
     assert found.certainty(match, other_scale=True) < found.certainty(match) < 1.0
 
 
@@ -206,7 +211,7 @@ def test_a_match_with_half_the_contrast_is_less_certain(
 ) -> None:
     found = trained_tracker[0]._matcher
     assert found is not None
-    match = Alignment(1.0 - found.expected.unexplained, 30.0, 30.0, 1.0, 0.0, 1.0, 0.9, 0.1, 0.1)
+    match = match_leaving(found.expected.unexplained)
     assert found.certainty(match) == 1.0
     assert found.certainty(match._replace(gain=0.5)) < 1.0
 
