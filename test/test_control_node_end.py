@@ -19,7 +19,7 @@ from rclpy.parameter import Parameter
 from edgetpu_control.nodes import velocity_publisher
 from edgetpu_control.nodes.control_node import ControlNode
 from edgetpu_control.nodes.policy_node import PolicyNode
-from edgetpu_control.velocity import Velocity
+from edgetpu_control.velocity import STANDSTILL, Velocity
 from edgetpu_msgs.msg import ServoError
 
 
@@ -29,7 +29,6 @@ class Moving(ControlNode):
     def __init__(self) -> None:
         super().__init__("moving")
         self.start("~/cmd_vel")
-        self.velocities = self._commands
 
     def command(self, now: float) -> Velocity | None:  # noqa: ARG002
         return Velocity(0.5)
@@ -44,7 +43,6 @@ class MovingByANetwork(PolicyNode):
     def __init__(self) -> None:
         overrides = [Parameter("twist", value=True), Parameter("linear_acceleration", value=100.0)]
         super().__init__(parameter_overrides=overrides)
-        self.velocities = self._velocities
 
     def drive(self) -> None:
         self.publish_command(np.array([0.5, 0.0]))
@@ -62,7 +60,7 @@ def test_a_node_that_ends_stays_until_its_standstill_has_arrived(
         publish=lambda twist: events.append(twist.linear.x),
         wait_for_all_acked=lambda _: events.append("acknowledged") or True,
     )
-    monkeypatch.setattr(node.velocities, "_publisher", publisher)
+    monkeypatch.setattr(node._velocities, "_publisher", publisher)
     node.drive()
     destroy = node.destroy_publisher
     monkeypatch.setattr(node, "destroy_publisher", lambda each: events.append("destroyed") or destroy(each))
@@ -71,14 +69,14 @@ def test_a_node_that_ends_stays_until_its_standstill_has_arrived(
 
 
 def _ending(
-    monkeypatch: pytest.MonkeyPatch, acknowledge: Callable[[object], bool]
-) -> tuple[Moving, list[Any]]:
+    monkeypatch: pytest.MonkeyPatch, acknowledge: Callable[[object], bool], kind: type[Any] = Moving
+) -> tuple[Any, list[Any]]:
     """A node that drives on, and what happens at its end."""
-    node, events = Moving(), list[Any]()
+    node, events = kind(), list[Any]()
     publisher = SimpleNamespace(
         publish=lambda twist: events.append(twist.linear.x), wait_for_all_acked=acknowledge
     )
-    monkeypatch.setattr(node.velocities, "_publisher", publisher)
+    monkeypatch.setattr(node._velocities, "_publisher", publisher)
     monkeypatch.setattr(velocity_publisher.time, "sleep", lambda seconds: events.append(f"{seconds} s"))
     node.drive()
     events.clear()
@@ -108,14 +106,31 @@ def test_says_that_no_robot_has_acknowledged_its_standstill(
     assert "the standstill at the end was not acknowledged within 0.3 s" in capfd.readouterr().err
 
 
-def test_stops_before_other_nodes_of_its_process_are_destroyed(
+@pytest.mark.parametrize("kind", [Moving, MovingByANetwork])
+def test_stops_before_other_nodes_of_its_process_are_destroyed_and_again_when_it_is(
     graph: Any,  # noqa: ARG001 - rclpy runs
     monkeypatch: pytest.MonkeyPatch,
+    kind: type[Any],
 ) -> None:
-    node, events = _ending(monkeypatch, lambda _timeout: True)
+    node, events = _ending(monkeypatch, lambda _timeout: events.append("acknowledged") or True, kind)
     node.on_stop()
     assert events == [0.0]
     node.destroy_node()
+    assert events == [0.0, 0.0, "acknowledged", "0.05 s"]
+
+
+@pytest.mark.parametrize("kind", [Moving, MovingByANetwork])
+def test_a_node_whose_robot_stands_ends_without_a_word(
+    graph: Any,  # noqa: ARG001 - rclpy runs
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[Any],
+) -> None:
+    node, events = _ending(monkeypatch, lambda _timeout: True, kind)
+    node._velocities.send(STANDSTILL)
+    events.clear()
+    node.on_stop()
+    node.destroy_node()
+    assert events == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

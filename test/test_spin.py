@@ -262,6 +262,39 @@ def test_the_reason_why_a_node_does_not_start_is_logged_before_the_middleware_ha
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "stuck\n", "-c: no such thing\n")
 
 
+TWO = """
+import os, signal, sys
+from edgetpu_driver.node_kit.process import spin
+from edgetpu_driver.node_kit.base_node import BaseNode
+from rclpy.node import Node
+
+class Own(BaseNode):
+    def on_stop(self):
+        print(self.get_name(), "stops")
+        raise ZeroDivisionError("by nothing")
+
+    def destroy_node(self):
+        print(self.get_name(), "ends")
+        super().destroy_node()
+
+def make():
+    os.kill(os.getpid(), signal.SIGTERM)
+    return [Own("a"), Node("foreign"), Own("b")]
+
+sys.exit(spin.run(make))
+"""
+
+
+def test_all_nodes_are_told_of_the_stop_before_the_first_is_destroyed(ros_domain: int) -> None:  # noqa: ARG001
+    ended = subprocess.run([sys.executable, "-c", TWO], capture_output=True, text=True, timeout=60)
+    assert ended.stdout.splitlines() == ["a stops", "b stops", "b ends", "a ends"]
+    assert [line.split("]: ")[-1] for line in ended.stderr.splitlines()] == [
+        "unexpected ZeroDivisionError in /a: by nothing",
+        "unexpected ZeroDivisionError in /b: by nothing",
+    ]
+    assert ended.returncode == 1
+
+
 def test_under_nohup_a_closed_terminal_does_not_stop_it() -> None:
     program = (
         "import signal; from edgetpu_driver.node_kit.process.stop_signals import stop_signals; "

@@ -37,8 +37,7 @@ class ControlNode(BaseNode):
 
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__(name, **options)
-        self._moves = False
-        """Whether the last velocity sent was other than standstill."""
+        self._velocities: VelocityPublisher | None = None
         self._result_topics = SilentTopics(self, "results")
 
     @abstractmethod
@@ -47,7 +46,7 @@ class ControlNode(BaseNode):
 
     def start(self, topic: str) -> None:
         """Publish velocities on this topic, and diagnostics, from now on."""
-        self._commands = VelocityPublisher(self, topic)
+        self._velocities = VelocityPublisher(self, topic)
         create_graph_timer(self, 1 / self.values["rate"], self._publish)
         self.start_diagnostics()
 
@@ -121,14 +120,14 @@ class ControlNode(BaseNode):
         return FatalError(f"parameters of {self.full_name}: {error}")
 
     def on_stop(self) -> None:
-        """Stop the robot, which may keep its last velocity, before any node of the process is destroyed."""
-        if self._moves:
-            self._commands.send(STANDSTILL)
+        """Stop the robot, which may keep its last velocity until it gets another."""
+        if self._velocities is not None:
+            self._velocities.stop()
 
     def destroy_node(self) -> None:
-        """Stop the robot, which may keep its last velocity until it gets another, and leave the graph."""
-        if self._moves:
-            self._commands.stop()
+        """Stop the robot and leave the graph."""
+        if self._velocities is not None:
+            self._velocities.stop_finally()
         super().destroy_node()
 
     def _publish(self) -> None:
@@ -142,8 +141,8 @@ class ControlNode(BaseNode):
             self.counters.results += 1
 
     def _send(self, velocity: Velocity) -> None:
-        self._commands.send(velocity)
-        self._moves = velocity != STANDSTILL
+        if self._velocities is not None:  # as it is from `start` on
+            self._velocities.send(velocity)
 
 
 def is_valid(message: Any, *numbers: float) -> bool:

@@ -25,7 +25,7 @@ from edgetpu_control.nodes.message_age import is_timely, stamp_of
 from edgetpu_control.nodes.network_on_driver import NetworkOnDriver
 from edgetpu_control.nodes.velocity_publisher import QOS_COMMANDS, VelocityPublisher
 from edgetpu_control.observation import ObservationBuffer, ObservedFields, parse_fields
-from edgetpu_control.velocity import STANDSTILL, Velocity
+from edgetpu_control.velocity import Velocity
 from edgetpu_control.velocity_follower import VelocityFollower
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.file_access import user_path
@@ -192,14 +192,14 @@ class NetworkControlNode(BaseNode):
         return status
 
     def on_stop(self) -> None:
-        """Stop the robot, which may keep its last velocity, before any node of the process is destroyed."""
-        if self._velocities is not None and self._follower.velocity != STANDSTILL:
-            self._velocities.send(STANDSTILL)
+        """Stop the robot, which may keep its last velocity until it gets another."""
+        if self._velocities is not None:
+            self._velocities.stop()
 
     def destroy_node(self) -> None:
-        """Stop the robot, which may keep its last velocity, abandon the pending request, leave the graph."""
-        if self._velocities is not None and self._follower.velocity != STANDSTILL:
-            self._velocities.stop()
+        """Stop the robot, abandon the pending request and leave the graph."""
+        if self._velocities is not None:
+            self._velocities.stop_finally()
         self.server.close()
         super().destroy_node()
 

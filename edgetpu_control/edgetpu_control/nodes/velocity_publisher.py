@@ -33,26 +33,39 @@ class VelocityPublisher:
         self._node = node
         self._stamped: bool = node.values["stamped"]
         self._publisher = node.create_publisher(TwistStamped if self._stamped else Twist, topic, QOS_COMMANDS)
+        self._last = STANDSTILL
+        """The last velocity from `send`."""
 
     def send(self, velocity: Velocity) -> None:
         """Publish a velocity."""
-        twist = Twist()
-        # rosidl refuses other types than float.
-        twist.linear.x, twist.angular.z = float(velocity.linear), float(velocity.angular)
-        self._publisher.publish(self._with_header(twist) if self._stamped else twist)
+        self._publish(velocity)
+        self._last = velocity
 
     def stop(self) -> None:
-        """Publish a standstill, the last velocity of a node that ends, and wait until it has arrived.
+        """Publish a standstill, unless the last velocity from `send` was one."""
+        if self._last != STANDSTILL:
+            self._publish(STANDSTILL)
 
-        What is still on its way when the publisher is destroyed is lost.
+    def stop_finally(self) -> None:
+        """As `stop`, and wait until the standstill has arrived: call this before the publisher is destroyed.
+
+        What is still on its way then is lost.
         """
-        self.send(STANDSTILL)
+        if self._last == STANDSTILL:
+            return
+        self.stop()
         with suppress(_rclpy.RCLError):  # some middlewares cannot tell
             if not self._publisher.wait_for_all_acked(Duration(seconds=_ACKNOWLEDGED_WITHIN)):
                 self._node.get_logger().warning(
                     f"the standstill at the end was not acknowledged within {_ACKNOWLEDGED_WITHIN:g} s"
                 )
         time.sleep(_FAREWELL)
+
+    def _publish(self, velocity: Velocity) -> None:
+        twist = Twist()
+        # rosidl refuses other types than float.
+        twist.linear.x, twist.angular.z = float(velocity.linear), float(velocity.angular)
+        self._publisher.publish(self._with_header(twist) if self._stamped else twist)
 
     def _with_header(self, twist: Twist) -> TwistStamped:
         stamp = self._node.get_clock().now().to_msg()

@@ -113,6 +113,12 @@ class BaseNode(Node):
             self.destroy_node()
             raise
 
+    def on_stop(self) -> None:
+        """Do what cannot wait until other nodes of the process are destroyed; called once, before the first.
+
+        `destroy_node` follows.
+        """
+
     def create_publisher(self, *arguments: Any, **options: Any) -> Publisher:
         """Make a publisher as Node does, without callbacks for events.
 

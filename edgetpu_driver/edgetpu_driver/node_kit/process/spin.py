@@ -22,6 +22,7 @@ from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import get_rmw_implementation_identifier
 
 from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.executor.callback_guard import culprits
 from edgetpu_driver.node_kit.executor.executor import make_executor
 from edgetpu_driver.node_kit.fatal_error import FatalError
@@ -95,7 +96,8 @@ def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
         # In this order: an executor that outlives its nodes, or a node its context, prints tracebacks.
         executor.shutdown()
         for node in nodes:  # before the first is destroyed, which takes time
-            status = _call(node, getattr(node, "on_stop", None)) or status
+            if isinstance(node, BaseNode):
+                status = _call(node, node.on_stop) or status
         for node in reversed(nodes):
             status = _call(node, node.destroy_node) or status
         rclpy.try_shutdown()
@@ -156,11 +158,10 @@ def settle_memory_again() -> None:
     settle_memory()
 
 
-def _call(node: Node, method: Callable[[], object] | None) -> int:
+def _call(node: Node, method: Callable[[], object]) -> int:
     """Call a method at the end of a node; a failure is reported and does not affect the other nodes."""
     try:
-        if method is not None:
-            method()
+        method()
     except Exception as error:
         return _report(error, [node])
     return 0
