@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from edgetpu_driver.node_kit.clients import local_drivers, matrix_client
 from edgetpu_driver.node_kit.clients.matmul_in_progress import ProductResult
 from edgetpu_driver.node_kit.clients.matrix_client import MatrixClient, MatrixState
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.graph_draft import Graph
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_matrix import EngineMatrix
 from testdata.timeouts import PATIENCE
@@ -52,11 +54,25 @@ def dense_with(**options: Any) -> bytes:
     return graph.build()
 
 
+def unsigned_dense(zero_point: int) -> bytes:
+    """A Dense graph of 8 rows with uint8 tensors, whose weights have this zero point."""
+    signed = GraphBuilder()
+    x = signed.input("x", (1, 8), np.int8, scale=1 / 127, zero_point=0)
+    signed.output(signed.fully_connected(x, np.eye(8, dtype=np.int8), 1 / 127, scale=8 / 127, zero_point=0))
+    tensors = []
+    for tensor in signed.tensors:
+        point = zero_point if tensor.data else 128
+        quantisation = replace(tensor.quantization, zero_points=np.array([point]))
+        tensors.append(replace(tensor, dtype=np.dtype(np.uint8), quantization=quantisation))
+    return Graph.of("unsigned", tensors, signed.operators, [0], [len(tensors) - 1]).build()
+
+
 @pytest.fixture
 def driver(tmp_path: Path) -> Iterator[LocalDriver]:
     (tmp_path / "dense_64.tflite").write_bytes(dense.build(64))
     (tmp_path / "biased.tflite").write_bytes(dense_with(bias=np.full(8, 100_000)))
     (tmp_path / "activated.tflite").write_bytes(dense_with(activation="RELU"))
+    (tmp_path / "unsigned.tflite").write_bytes(unsigned_dense(30))
     driver = LocalDriver(tmp_path)
     local_drivers.register(DRIVER, driver)
     yield driver
@@ -108,6 +124,21 @@ def test_its_products_are_those_of_engines_of_this_process(
         assert there is not None
         assert np.array_equal(there.outputs, expected.outputs)
         assert np.array_equal(there.inputs, expected.inputs)
+
+
+def test_weights_of_uint8_are_planned_with_their_zero_point(graph: Any, make_client: Any) -> None:
+    matrix = random.uniform(-30, 225, (10, 12)) / 127
+    here = EngineMatrix([CpuEngine(unsigned_dense(30)) for _ in range(4)])
+    here.set(matrix)
+    client = make_client("unsigned")
+    client.set_matrix(matrix)
+    graph.spin_until(lambda: client.ready)
+    assert np.array_equal(client.effective, here.effective)
+    assert np.abs(client.effective - matrix).max() < 0.01
+    vector = random.normal(size=12)
+    product = product_of(client, graph, vector).product
+    assert product is not None
+    assert np.array_equal(product.outputs, here.multiply(vector).outputs)
 
 
 @pytest.mark.parametrize("model", ["biased", "activated"])

@@ -232,6 +232,8 @@ class MatMul:
             rms_error=sqrt(squares / prod(plan.shape)),
             shape=self.largest_shape,
             is_pure_matmul=True,
+            dtype=self._dense.tensor.dtype,
+            zero_point=self._dense.tensor.zero_point,
         )
 
     def _plan_without_gains(self) -> MatrixPlan:

@@ -98,6 +98,8 @@ class WeightQuantiser:
             shape=tensor.shape,
             is_pure_matmul=tensor.is_pure_matmul,
             worst_bias_error=0.0 if request.bias is None else lost_bias[1],
+            dtype=tensor.dtype,
+            zero_point=tensor.zero_point,
         )
 
     def _scales_for(

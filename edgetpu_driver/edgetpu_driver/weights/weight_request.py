@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+_INT8 = np.dtype(np.int8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,3 +57,7 @@ class WeightResult:
     """See WeightTensor."""
     worst_bias_error: float = 0.0
     """Largest rounding error of the bias, in its unit; 0 if no bias was given."""
+    dtype: np.dtype[Any] = _INT8
+    """See WeightTensor."""
+    zero_point: int = 0
+    """See WeightTensor."""

@@ -45,7 +45,7 @@ class MatrixState(Enum):
     """The states of a MatrixClient."""
 
     LOADING = "waiting for the driver to load the model"
-    PROBING = "asking for the weight scales of the model"
+    PROBING = "asking how the model's weights are quantised"
     IDLE = "waiting for a matrix"
     SETTING = "setting the weights of the tiles"
     READY = "ready to multiply"
@@ -121,7 +121,7 @@ class MatrixClient:
         self.state = MatrixState.LOADING
         self._dense: DenseModel | None = None
         self._probed = False
-        """Whether the scales have been requested since the first copy was loaded."""
+        """Whether it is known how the weights of the present copies are quantised."""
         self._plan: MatrixPlan | None = None
         self._change: _Change | None = None
         self._matrix: NDArray[np.floating] | None = None
@@ -277,7 +277,7 @@ class MatrixClient:
         self._step()
 
     def _probe(self) -> bool:
-        """Set zeros on the first copy, to learn the scales of its weights from the answer."""
+        """Set zeros on the first copy, to learn from the answer how its weights are quantised."""
         client = self._copies[0].client
         weights = np.zeros((prod(client.outputs[0].shape), 1), np.float32)
         client.set_weights(WeightRequest(weights), self._on_probed)
@@ -290,7 +290,13 @@ class MatrixClient:
             self._on_error(copy, result)
             return
         tensor = WeightTensor(
-            "", "FULLY_CONNECTED", result.shape, result.row_scales, is_pure_matmul=result.is_pure_matmul
+            "",
+            "FULLY_CONNECTED",
+            result.shape,
+            result.row_scales,
+            is_pure_matmul=result.is_pure_matmul,
+            dtype=result.dtype,
+            zero_point=result.zero_point,
         )
         try:
             dense = DenseModel.of(copy.client.inputs, copy.client.outputs, tensor)

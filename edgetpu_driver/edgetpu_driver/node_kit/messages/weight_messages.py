@@ -9,7 +9,7 @@ import numpy as np
 
 from edgetpu_driver.errors import ClippingError, EdgeTpuError, InputError
 from edgetpu_driver.node_kit.messages.error_codes import answer_error
-from edgetpu_driver.node_kit.messages.tensor_messages import LARGEST_RANK
+from edgetpu_driver.node_kit.messages.tensor_messages import LARGEST_RANK, dtype_code, dtype_of
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_msgs.srv import SetWeights
 
@@ -63,6 +63,8 @@ def fill_weight_result(response: SetWeights.Response, swap: WeightResult) -> Non
     response.rms_error = swap.rms_error
     response.is_matmul = swap.is_pure_matmul
     response.worst_bias_error = swap.worst_bias_error
+    response.weight_dtype = dtype_code(swap.dtype)
+    response.weight_zero_point = swap.zero_point
 
 
 def weight_result(response: SetWeights.Response) -> WeightResult | EdgeTpuError:
@@ -71,6 +73,10 @@ def weight_result(response: SetWeights.Response) -> WeightResult | EdgeTpuError:
         if response.clipped:
             return ClippingError(response.message, response.clipped)
         return answer_error(response)
+    try:
+        dtype = dtype_of(response.weight_dtype)
+    except InputError as error:
+        return error
     return WeightResult(
         version=response.weights_version,
         row_scales=np.array(response.row_scales, np.float32),
@@ -80,4 +86,6 @@ def weight_result(response: SetWeights.Response) -> WeightResult | EdgeTpuError:
         shape=tuple(int(size) for size in response.largest_shape),
         is_pure_matmul=response.is_matmul,
         worst_bias_error=response.worst_bias_error,
+        dtype=dtype,
+        zero_point=response.weight_zero_point,
     )
