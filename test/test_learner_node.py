@@ -22,7 +22,7 @@ from vision_msgs.msg import Classification
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_msgs.msg import ErrorCode
 from edgetpu_msgs.srv import Forget, Learn, ListClasses, LoadFile, SaveFile
-from edgetpu_vision.nodes import learner_node
+from edgetpu_vision.nodes import learner_node, lessons
 from edgetpu_vision.nodes.learner_node import LearnerNode
 from testdata.graphs.color_embedding_graph import colored
 from testdata.running_nodes.learner_with_driver import LearnerWithDriver
@@ -34,7 +34,8 @@ RED, GREEN, BLUE = colored(200, 20, 0), colored(0, 210, 25), colored(15, 0, 190)
 @pytest.fixture(autouse=True)
 def patience(patient_clients: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
     """Lessons and requests do not end because this process stands still for a while."""
-    monkeypatch.setattr(learner_node, "PATIENCE", PATIENCE)
+    for module in (learner_node, lessons):
+        monkeypatch.setattr(module, "PATIENCE", PATIENCE)
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ def test_lessons_end_when_a_parameter_of_embeddings_changes(
     cv2.imwrite(str(school.home / "pictures" / "sea" / "a.png"), BLUE)
     answers: list[Learn.Response] = []
     for fields in ({"label": "red"}, {"label": "sea", "folder": "sea"}):
-        school.learner._begin_lesson(Learn.Request(**fields), answers.append)
+        school.learner._on_learn(Learn.Request(**fields), answers.append)
     (result,) = school.learner.set_parameters([changed])
     assert result.successful
     assert [(each.success, each.error.value) for each in answers] == 2 * [(False, ErrorCode.UNAVAILABLE)]
@@ -210,7 +211,7 @@ def test_a_lesson_that_cannot_be_is_refused(
 
 
 def test_without_images_a_lesson_ends(school: LearnerWithDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learner_node, "PATIENCE", 0.0)
+    monkeypatch.setattr(lessons, "PATIENCE", 0.0)
     answer = school.call(Learn, "learn", label="red", images=3)
     assert (answer.success, answer.error.value) == (False, ErrorCode.UNAVAILABLE)
     assert "0 of 3" in answer.message
@@ -222,7 +223,7 @@ def test_without_its_model_a_lesson_ends_with_what_the_model_lacks(
     (result,) = school.learner.set_parameters([Parameter("model", value="missing")])
     assert result.successful
     school.spin_until(lambda: "missing" in school.learner._client.problem)
-    monkeypatch.setattr(learner_node, "PATIENCE", 0.0)
+    monkeypatch.setattr(lessons, "PATIENCE", 0.0)
     answer = school.call(Learn, "learn", label="red", images=3)
     assert (answer.success, answer.error.value) == (False, ErrorCode.UNAVAILABLE)
     assert answer.message.startswith("the model is not loaded: no missing.tflite in ")
@@ -230,13 +231,21 @@ def test_without_its_model_a_lesson_ends_with_what_the_model_lacks(
 
 def test_a_lesson_waits_for_its_turn_while_images_come(school: LearnerWithDriver) -> None:
     for label in ("red", "green"):
-        school.learner._begin_lesson(Learn.Request(label=label, images=2), lambda _: None)
-    lessons = list(school.learner._lessons)
-    for lesson in lessons:
+        school.learner._on_learn(Learn.Request(label=label, images=2), lambda _: None)
+    waiting = list(school.learner._lessons._waiting)
+    for lesson in waiting:
         lesson.until = 0.0
-    school.learner._show(np.ones(3, np.float32))
-    school.learner._check_lessons()
-    assert list(school.learner._lessons) == lessons
+    school.learner._lessons.show(np.ones(3, np.float32))
+    school.learner._lessons.check()
+    assert list(school.learner._lessons._waiting) == waiting
+
+
+def test_more_lessons_at_a_time_than_can_wait_are_refused(school: LearnerWithDriver) -> None:
+    answers: list[Learn.Response] = []
+    for number in range(9):
+        school.learner._on_learn(Learn.Request(label=f"class {number}"), answers.append)
+    assert [(each.success, each.error.value) for each in answers] == [(False, ErrorCode.BUSY)]
+    assert answers[0].message == "expected at most 8 lessons at a time; wait for them to end"
 
 
 def test_a_label_that_was_not_taught_cannot_be_forgotten(school: LearnerWithDriver) -> None:
@@ -285,7 +294,7 @@ def test_a_lesson_whose_layer_takes_long_says_that_it_is_not_in_use_yet(
     monkeypatch.setattr(school.learner._head, "_learn", lambda *_: None)
     monkeypatch.setattr(learner_node, "PATIENCE", 0.0)
     answers = end_lesson(school, "ones")
-    school.learner._check_lessons()
+    school.learner._check_deadlines()
     assert (answers[0].success, answers[0].classes) == (True, 2)
     assert answers[0].message == "not in use yet: the layer is still being learned"
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from numpy.typing import NDArray
 from std_msgs.msg import Header
 from vision_msgs.msg import Classification, ObjectHypothesis
 
-from edgetpu_driver.errors import BusyError, EdgeTpuError, InputError, UnavailableError
+from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.base_node import fill_answer
@@ -36,20 +34,18 @@ from edgetpu_vision.embedding.embedder import Embedder
 from edgetpu_vision.embedding.embedding import Embedding
 from edgetpu_vision.learning.learner import nothing_known
 from edgetpu_vision.learning.taught_classifier import METHODS
-from edgetpu_vision.learning.taught_examples import TaughtExamples, check_class
-from edgetpu_vision.nodes.folder_lesson import FolderLesson
+from edgetpu_vision.learning.taught_examples import TaughtExamples
 from edgetpu_vision.nodes.layer_on_driver import LayerOnDriver, Question
+from edgetpu_vision.nodes.lessons import Lessons
 from edgetpu_vision.nodes.persistent_classes import PersistentClasses
 from edgetpu_vision.nodes.result_rows import taught_row
 from edgetpu_vision.nodes.vision_node import VisionNode
 from edgetpu_vision.nodes.vision_parameters import OUTPUT, embedding_settings, max_results, vision_settings
 
 PATIENCE = 5.0
-"""Seconds for which ~/learn waits for an image, and then for the driver to have the new weights."""
-MOST_LESSONS = 8
-"""Largest number of calls of ~/learn that wait for images or read pictures."""
+"""Seconds for which the answer of ~/learn waits for the driver to have the new weights."""
 _CHECK_PERIOD = 0.25
-"""Seconds between two checks for lessons that have waited too long."""
+"""Seconds between two checks for lessons and answers that have waited too long."""
 
 _SETTINGS = (
     OUTPUT,
@@ -75,17 +71,6 @@ _SETTINGS = (
 )
 
 
-@dataclass
-class _Lesson:
-    """A call of ~/learn that takes images from the topic."""
-
-    request: Learn.Request
-    respond: Respond
-    until: float
-    """Steady time at which it ends unless an image arrives, for this lesson or for one before it."""
-    vectors: list[NDArray[np.float32]] = field(default_factory=list)
-
-
 class LearnerNode(VisionNode):
     """Publishes the most probable of the taught classes for each image, "unknown" among them."""
 
@@ -108,8 +93,7 @@ class LearnerNode(VisionNode):
         self._examples = self._kept.load() or self._examples_of_parameter()
         self._mismatch = ""
         """Why the examples cannot be used with the present model; empty if they can."""
-        self._lessons: deque[_Lesson] = deque()
-        self._folders: list[FolderLesson] = []
+        self._lessons = Lessons(self, self._new_embedder, self._without_model)
         self._finishing: list[tuple[float, Callable[[], None]]] = []
         """Answers that wait for the driver to have the new weights, with their deadlines."""
         self._head = LayerOnDriver(self, self.values["driver"], self.values["model_dir"])
@@ -119,7 +103,7 @@ class LearnerNode(VisionNode):
         self.create_service(ListClasses, "~/list_classes", self._on_list)
         self.create_service(SaveFile, "~/save_classes", self._on_save)
         self.create_service(LoadFile, "~/load_classes", self._on_load)
-        self.create_steady_timer(_CHECK_PERIOD, self._check_lessons)
+        self.create_steady_timer(_CHECK_PERIOD, self._check_deadlines)
         self._train()
 
     def _examples_of_parameter(self) -> TaughtExamples:
@@ -151,17 +135,13 @@ class LearnerNode(VisionNode):
         if name == "method":
             self._train()
         elif name == "model" or name in self.rebuilt_by:  # one class would get embeddings of both
-            changed = UnavailableError(f"the {name} was changed meanwhile")
-            while self._lessons:
-                self._answer_learn(self._lessons.popleft().respond, 0, changed)
-            for folder in list(self._folders):
-                folder.close()
+            self._lessons.end(UnavailableError(f"the {name} was changed meanwhile"))
 
     def deliver(self, header: Header, image: CameraImage, frame: Frame, result: Any) -> None:
         """Take an embedding as an example if a lesson waits for one; then classify it."""
         embedding: Embedding = result
-        if self._lessons and embedding.valid:
-            self._show(embedding.vector)
+        if embedding.valid:
+            self._lessons.show(embedding.vector)
         if self._head.classifier is None or self._mismatch or not embedding.valid:
             super().deliver(header, image, frame, nothing_known(frame.stamp))
             return
@@ -191,8 +171,7 @@ class LearnerNode(VisionNode):
         head: LayerOnDriver | None = getattr(self, "_head", None)  # the constructor may have failed before
         if head is not None:
             head.close()
-            for folder in list(self._folders):
-                folder.close()
+            self._lessons.close()
         super().destroy_node()
 
     def _on_classified(
@@ -208,41 +187,9 @@ class LearnerNode(VisionNode):
 
     def _on_learn(self, request: Learn.Request, respond: Respond) -> None:
         try:
-            self._begin_lesson(request, respond)
+            self._lessons.begin(request, partial(self._end_lesson, request, respond))
         except EdgeTpuError as error:
             self._answer_learn(respond, 0, error)
-
-    def _begin_lesson(self, request: Learn.Request, respond: Respond) -> None:
-        if len(self._lessons) + len(self._folders) >= MOST_LESSONS:
-            raise BusyError(f"expected at most {MOST_LESSONS} lessons at a time; wait for them to end")
-        check_class(request.label)
-        if not request.folder:
-            if request.images > self.values["capacity"]:
-                images = counted(self.values["capacity"], "image")
-                raise InputError(f"expected at most {images}, the capacity; got {request.images}")
-            self._lessons.append(_Lesson(request, respond, time.monotonic() + PATIENCE))
-            return
-        if missing := self._without_model():
-            raise UnavailableError(missing)
-        folder = named_file(self.values["pictures_directory"], "pictures", request.folder).with_suffix("")
-
-        def taught(vectors: Sequence[NDArray[np.float32]] | EdgeTpuError) -> None:
-            self._folders.remove(lesson)
-            if isinstance(vectors, EdgeTpuError):
-                self._answer_learn(respond, 0, vectors)
-            else:
-                self._end_lesson(request, respond, vectors)
-
-        lesson = FolderLesson(
-            self,
-            folder,
-            self.values["capacity"],
-            self.model_to_load(),
-            self.values["driver"],
-            self._new_embedder,
-            taught,
-        )
-        self._folders.append(lesson)
 
     def _new_embedder(self) -> Embedder:
         """An embedder for pictures, bound to the present model; `roi` applies to the camera alone."""
@@ -254,21 +201,16 @@ class LearnerNode(VisionNode):
         assert isinstance(embedder, Embedder)
         return embedder
 
-    def _show(self, vector: NDArray[np.float32]) -> None:
-        """Give the embedding of an image to the first lesson that waits."""
-        lesson = self._lessons[0]
-        lesson.vectors.append(vector)
-        for each in self._lessons:  # also those whose turn has not come
-            each.until = time.monotonic() + PATIENCE
-        if len(lesson.vectors) >= max(1, lesson.request.images):
-            self._lessons.popleft()
-            self._end_lesson(lesson.request, lesson.respond, lesson.vectors)
-
     def _end_lesson(
-        self, request: Learn.Request, respond: Respond, vectors: Sequence[NDArray[np.float32]]
+        self,
+        request: Learn.Request,
+        respond: Respond,
+        vectors: Sequence[NDArray[np.float32]] | EdgeTpuError,
     ) -> None:
-        """Keep the examples, and answer once they are in use."""
+        """Keep the examples, and answer once they are in use; or answer with the error at once."""
         try:
+            if isinstance(vectors, EdgeTpuError):
+                raise vectors
             if self._mismatch:
                 raise InputError(self._mismatch)
             self._examples.add(request.label, vectors, replace=request.replace)
@@ -308,15 +250,10 @@ class LearnerNode(VisionNode):
         settings = embedding_settings(self.values, Embedder.default_fit)
         examples.check_model(self._client.loaded.sha256, self.algorithm.size, settings)
 
-    def _check_lessons(self) -> None:
+    def _check_deadlines(self) -> None:
         """End lessons that have waited too long, and answer those whose weights are still not set."""
+        self._lessons.check()
         now = time.monotonic()
-        for lesson in [each for each in self._lessons if each.until < now]:
-            self._lessons.remove(lesson)
-            reason = f"no image for {PATIENCE:g} s; {len(lesson.vectors)} of {max(1, lesson.request.images)}"
-            self._answer_learn(lesson.respond, 0, UnavailableError(self._without_model() or reason))
-        for folder in list(self._folders):
-            folder.check()
         overdue = [answer for until, answer in self._finishing if until < now]
         self._finishing = [each for each in self._finishing if each[0] >= now]
         for answer in overdue:
