@@ -314,6 +314,24 @@ def test_a_lesson_is_answered_once_its_own_layer_is_in_use(
     assert second == []
 
 
+def test_a_change_that_cannot_be_saved_says_so_in_its_answer(school: LearnerWithDriver) -> None:
+    state = school.home / "edgetpu/state"
+    state.parent.mkdir(exist_ok=True)
+    state.write_text("in the way of the directory")
+    path = state / "school/learner.npz"
+    reason = f"not saved, a restart will undo this: cannot write {path}: Not a directory"
+    taught = school.teach("red", RED)
+    assert (taught.success, taught.examples, taught.message.split("; ")[0]) == (True, 1, reason)
+    assert "unknown below a cosine of" in taught.message
+    assert school.call(SaveFile, "save_classes", name="colors").success
+    loaded = school.call(LoadFile, "load_classes", name="colors")
+    assert (loaded.success, loaded.message) == (True, f"{reason}; 1 example")
+    forgotten = school.call(Forget, "forget", label="red")
+    assert (forgotten.success, forgotten.message) == (True, reason)
+    state.unlink()
+    assert school.teach("red", RED).message.startswith("unknown below a cosine of")
+
+
 def test_a_damaged_file_of_what_was_taught_costs_one_warning(school: LearnerWithDriver) -> None:
     school.teach("red", RED)
     path = school.home / "edgetpu/state/school/learner.npz"

@@ -268,10 +268,14 @@ class LearnerNode(VisionNode):
             message = f"not on the driver yet: {self._head.problem}"
         elif not in_use:
             message = "not in use yet: the layer is still being learned"
-        response = fill_answer(Learn.Response(), error, message)
+        response = fill_answer(Learn.Response(), error, self._with_save_problem(message))
         response.added = added
         response.classes, response.examples = len(self._examples.classes), len(self._examples)
         respond(response)
+
+    def _with_save_problem(self, message: str) -> str:
+        """Put the reason why a change was not saved, if there is one, before the message of its answer."""
+        return "; ".join(each for each in (self._kept.problem, message) if each)
 
     def _calibration(self) -> str:
         """How "unknown" is distinguished from the classes, as text."""
@@ -289,8 +293,8 @@ class LearnerNode(VisionNode):
         except EdgeTpuError as error:
             fill_answer(response, error)
         else:
-            fill_answer(response)
             self._examples_changed()
+            fill_answer(response, None, self._with_save_problem(""))
         response.classes, response.examples = len(self._examples.classes), len(self._examples)
         return response
 
@@ -324,7 +328,7 @@ class LearnerNode(VisionNode):
         self._examples = examples
         self._examples_changed()
         response.path = str(path)
-        return fill_answer(response, None, counted(len(examples), "example"))
+        return fill_answer(response, None, self._with_save_problem(counted(len(examples), "example")))
 
     def _examples_changed(self) -> None:
         self._kept.save(self._examples)

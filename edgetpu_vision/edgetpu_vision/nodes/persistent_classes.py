@@ -19,11 +19,14 @@ class PersistentClasses:
     After a change of that parameter the node therefore starts with the classes that it names. With
     `keep_state: false` nothing is read or written. If the file cannot be read or written, the node logs a
     warning and continues.
+
+    problem: why the classes saved last are not in the file, in one line; empty if they are.
     """
 
     def __init__(self, node: BaseNode) -> None:
         self._node = node
         self._enabled = bool(node.values[KEEP_STATE.name])
+        self.problem = ""
 
     @property
     def path(self) -> Path:
@@ -52,10 +55,12 @@ class PersistentClasses:
         return examples
 
     def save(self, examples: TaughtExamples) -> None:
-        """Replace the saved examples; returns once they are on disk."""
+        """Replace the saved examples; returns once they are on disk, or `problem` says why they are not."""
         if not self._enabled:
             return
+        self.problem = ""
         try:
             examples.save(self.path)
         except EdgeTpuError as error:
+            self.problem = f"not saved, a restart will undo this: {error}"
             self._node.report_once("state", f"a restart will forget what was taught: {error}")
