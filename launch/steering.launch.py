@@ -22,9 +22,11 @@ from launch.actions import (
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
+from edgetpu_driver.errors import InputError
 from edgetpu_driver.node_kit.middleware.discovery_range import SCOPES, DiscoveryRange, discovery_range
 from edgetpu_driver.node_kit.middleware.enclaves import ENCLAVES, enclave_arguments
 from edgetpu_driver.node_kit.middleware.middleware_profile import settings_in_launch
+from edgetpu_driver.node_kit.parameter_sections import values_in_file
 from edgetpu_driver.node_kit.process.launch_handlers import (
     clean_up_after_each_process,
     give_up_on_failures,
@@ -57,8 +59,13 @@ ARGUMENTS = (
         "calibration for a visual_servo whose parameter source is not servo_error",
         None,
     ),
-    ("stamped", "false", "true: all velocities are TwistStamped", ("true", "false")),
-    ("use_sim_time", "false", "true: time is that of /clock", ("true", "false")),
+    (
+        "stamped",
+        "",
+        "true: all velocities are TwistStamped; empty: what params_file says",
+        ("", "true", "false"),
+    ),
+    ("use_sim_time", "", "true: time is that of /clock; empty: what params_file says", ("", "true", "false")),
     (
         "respawn",
         "true",
@@ -104,18 +111,20 @@ def _node(context: LaunchContext, package: str, name: str, **options: object) ->
     )
 
 
+def _params_file(context: LaunchContext) -> str:
+    """Path of the parameter file; RuntimeError if it is missing, for which launch_ros would only warn."""
+    path = _value(context, "params_file")
+    if not Path(path).is_file():
+        raise RuntimeError(f"params_file: expected a file; there is no '{path}'")
+    return path
+
+
 def _controller(
     context: LaunchContext, name: str, own: dict[str, bool | str], remappings: list[tuple[str, str]]
 ) -> Node:
-    """A control node. own: parameters that only this node has.
-
-    Raises RuntimeError if the parameter file is missing, for which launch_ros would only warn.
-    """
-    params_file = _value(context, "params_file")
-    if not Path(params_file).is_file():
-        raise RuntimeError(f"params_file: expected a file; there is no '{params_file}'")
-    common = {name: _is_true(context, name) for name in ("use_sim_time", "stamped")}
-    parameters = [params_file, {**common, **own}]
+    """A control node. own: parameters that only this node has."""
+    common = {name: _is_true(context, name) for name in ("use_sim_time", "stamped") if _value(context, name)}
+    parameters = [_params_file(context), {**common, **own}]
     return _node(context, "edgetpu_control", name, parameters=parameters, remappings=remappings)
 
 
@@ -142,14 +151,30 @@ def _multiplexer(context: LaunchContext) -> Node:
         raise RuntimeError(
             f"twist_mux is not installed: sudo apt install ros-{distribution}-twist-mux"
         ) from None
-    values = {
-        "use_sim_time": _is_true(context, "use_sim_time"),
-        "use_stamped": _is_true(context, "stamped"),
-    }
-    parameters = [str(CONFIG / "twist_mux.yaml"), values]
+    parameters = [str(CONFIG / "twist_mux.yaml"), _values_of_multiplexer(context)]
     return _node(
         context, "twist_mux", "twist_mux", parameters=parameters, remappings=[("cmd_vel_out", CHOSEN)]
     )
+
+
+def _values_of_multiplexer(context: LaunchContext) -> dict[str, bool]:
+    """The clock and the kind of velocities of heading_hold, which takes those that twist_mux has chosen.
+
+    RuntimeError if the parameter file cannot be read.
+    """
+    namespace = _value(context, "namespace").strip("/")
+    name = f"/{namespace}/heading_hold" if namespace else "/heading_hold"
+    try:
+        in_file = values_in_file(Path(_params_file(context)), name)
+    except InputError as error:
+        raise RuntimeError(f"params_file: {error}") from None
+    values = {}
+    for parameter, of_hold in (("use_sim_time", "use_sim_time"), ("use_stamped", "stamped")):
+        if _value(context, of_hold):
+            values[parameter] = _is_true(context, of_hold)
+        elif isinstance(in_file.get(of_hold), bool):
+            values[parameter] = in_file[of_hold]
+    return values
 
 
 def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:

@@ -133,6 +133,46 @@ def test_a_parameter_file_that_is_not_there_is_refused(launch_file: dict[str, An
         launch_file["_start"](context)
 
 
+PARAMETERS = """
+/**/*: {ros__parameters: {stamped: true}}
+/robot/visual_servo: {ros__parameters: {use_sim_time: true}}
+/robot/heading_hold: {ros__parameters: {use_sim_time: true}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "of_controllers", "of_multiplexer"),
+    [
+        ({}, {}, {"use_stamped": True, "use_sim_time": True}),
+        ({"stamped": "false"}, {"stamped": False}, {"use_stamped": False, "use_sim_time": True}),
+        ({"use_sim_time": "false"}, {"use_sim_time": False}, {"use_stamped": True, "use_sim_time": False}),
+        ({"namespace": "other"}, {}, {"use_stamped": True}),
+    ],
+)
+def test_the_parameter_file_counts_unless_an_argument_is_given(
+    launch_file: dict[str, Any],
+    tmp_path: Path,
+    arguments: dict[str, str],
+    of_controllers: dict[str, bool],
+    of_multiplexer: dict[str, bool],
+) -> None:
+    file = tmp_path / "robot.yaml"
+    file.write_text(PARAMETERS)
+    context = Context(launch_file, {}, **{"params_file": str(file), "namespace": "/robot", **arguments})
+    given = {each["name"]: each["parameters"] for each in nodes_of(launch_file, context)}
+    multiplexer = given.pop("twist_mux")
+    assert multiplexer == [str(ROOT / "config" / "twist_mux.yaml"), of_multiplexer]
+    assert set(given) == {"visual_servo", "heading_hold", "contact_guard"}
+    assert list(given.values()) == [[str(file), of_controllers]] * 3
+
+
+def test_a_parameter_file_that_is_no_yaml_is_refused(launch_file: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "robot.yaml"
+    file.write_text("{")
+    with pytest.raises(RuntimeError, match=r"params_file: .*robot\.yaml: expected YAML of plain values"):
+        launch_file["_start"](Context(launch_file, {}, params_file=str(file)))
+
+
 def test_without_twist_mux_nothing_is_started(
     launch_file: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
