@@ -161,6 +161,10 @@ class TestTraining:
         with pytest.raises(InputError, match="NaN or infinity"):
             train(np.full((2, 1), np.nan), np.ones((2, 1)))
 
+    def test_refuses_samples_that_are_not_real(self) -> None:
+        with pytest.raises(InputError, match="expected outputs of real numbers; got complex64"):
+            train(np.ones((2, 1)), np.ones((2, 1), np.complex64))
+
 
 class TestEightBits:
     def test_cost_at_most_2_percent_of_the_commands(self, learned: Network, wide: QuantisedNetwork) -> None:
@@ -270,6 +274,16 @@ class TestCommandLine:
             file.write_bytes(data)
         assert main([str(file), str(tmp_path / "policy.npz")]) == 2
         assert f"{file}: expected an .npz file with observations and commands" in capsys.readouterr().err
+
+    def test_refuses_complex_numbers(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        file, x = tmp_path / "samples.npz", states(200)
+        np.savez(file, observations=x, commands=teacher(x) + 1j)
+        assert main([str(file), str(tmp_path / "policy.npz")]) == 2
+        assert capsys.readouterr().err == (
+            f"train_policy: {file}: expected an .npz file with observations and commands; expected commands "
+            "of real numbers; got complex128\n"
+        )
+        assert not (tmp_path / "policy.npz").exists()
 
     def test_the_deviation_of_commands_in_small_integers_is_true(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -16,6 +16,7 @@ from edgetpu_control.learned.quantised_network import quantise
 from edgetpu_control.learned.training import TrainingPlan, train
 from edgetpu_driver.errors import EdgeTpuError, InputError, reason_of
 from edgetpu_driver.files.file_access import read_file
+from edgetpu_driver.weights.real_arrays import real_array
 
 _DEFAULTS = TrainingPlan()
 EXIT_ERROR, EXIT_INTERRUPTED = 2, 130
@@ -93,9 +94,10 @@ def _samples(path: Path) -> tuple[np.ndarray, np.ndarray]:
     data = read_file(path)
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
-            return np.asarray(file["observations"], np.float64), np.asarray(file["commands"], np.float64)
+            observations, commands = (real_array(file[name], name) for name in ("observations", "commands"))
     except Exception as error:  # zipfile and NumPy raise many kinds
         raise InputError(f"{path}: expected an .npz file with observations and commands; {error}") from None
+    return observations.astype(np.float64), commands.astype(np.float64)
 
 
 def _print_errors(network: Network, width: int, wanted: np.ndarray, found: np.ndarray) -> None:

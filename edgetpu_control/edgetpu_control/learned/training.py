@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from edgetpu_control.learned.network import MOST_SAMPLES, MOST_UNITS, Interval, Layer, Network, random_network
 from edgetpu_driver.errors import InputError
+from edgetpu_driver.weights.real_arrays import real_array
 
 _MEMORY, _SQUARES_MEMORY, _SMALLEST = 0.9, 0.999, 1e-8
 """Of Adam, as Kingma and Ba (2015) propose."""
@@ -35,12 +36,14 @@ class TrainingPlan:
 def train(inputs: ArrayLike, outputs: ArrayLike, plan: TrainingPlan | None = None) -> Network:
     """Return a network that gives these outputs, float[count, m], for these inputs, float[count, n].
 
-    Ranges are those of the samples. InputError for arrays that do not fit each other, or are not finite, and
-    for a plan with values out of range.
+    Ranges are those of the samples. InputError for arrays that do not fit each other, or are not of real and
+    finite numbers, and for a plan with values out of range.
     """
     plan = plan or TrainingPlan()
     _check(plan)
-    given, wanted = (np.asarray(each, np.float64) for each in (inputs, outputs))
+    given, wanted = (
+        real_array(each, what).astype(np.float64) for each, what in ((inputs, "inputs"), (outputs, "outputs"))
+    )
     if given.ndim != 2 or wanted.ndim != 2 or len(given) != len(wanted) or not given.size or not wanted.size:
         raise InputError(
             f"expected inputs [count, n] and outputs [count, m]; got {list(given.shape)} and "
