@@ -380,7 +380,7 @@ class TestClosing:
     def test_a_finaliser_may_stop_a_thread_at_any_place(self, stage: Stage) -> None:
         def work() -> None:
             worker = stage.make_host()._pool.workers[0]
-            with worker._thread_lock:
+            with worker._thread._lock:
                 worker.stop(timeout=0.0)
             stage.until(lambda: not stage.controller.unfinished())
 

@@ -317,8 +317,8 @@ class TestKeepingDevicesOpen:
         host.connect()
         host.load("plus")
         (worker,) = host._pool.workers
-        assert worker._thread is not None
-        thread = worker._thread.ident  # others may log what is left of earlier tests
+        assert worker._thread._thread is not None
+        thread = worker._thread._thread.ident  # others may log what is left of earlier tests
         backend.absence = error
         host.refresh()
         host.refresh()

@@ -30,6 +30,8 @@ class SelfCheck:
     """
 
     def __init__(self) -> None:
+        self.failures = 0
+        """Number of checks with a wrong result."""
         self._answers: dict[ModelReplica, tuple[WeightRequest | None, Outputs]] = {}
         self._checked: list[ModelReplica] = []
         """The models that were checked, in the order of their last check."""
@@ -60,6 +62,7 @@ class SelfCheck:
         for name, values in outputs.items():
             wrong = int(np.count_nonzero(values.view(np.uint8) != expected[name].view(np.uint8)))
             if wrong:
+                self.failures += 1
                 raise SelfCheckError(
                     f"the self-check failed: model '{replica.name}' gave a different output '{name}' than "
                     f"before, in {wrong} of {values.nbytes} bytes. Its results cannot be trusted: replace "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,12 +24,10 @@ from edgetpu_driver.host.sticks.scheduler import Scheduler
 from edgetpu_driver.host.sticks.self_check import SelfCheck, SelfCheckError
 from edgetpu_driver.host.sticks.stick_duty import Duty
 from edgetpu_driver.host.sticks.stick_slot import STUCK_SECONDS, StickSlot
+from edgetpu_driver.host.sticks.stick_thread import StickThread
 from edgetpu_driver.host.sticks.thermal_throttle import ThermalThrottle
 
 _log = logging.getLogger(__name__)
-
-_PAUSE = 0.01
-"""Seconds of rest after an unexpected error, so that a persistent one does not use up the processor."""
 
 
 class StickWorker:
@@ -44,24 +41,18 @@ class StickWorker:
         self, number: int, backend: Backend, scheduler: Scheduler, on_change: Callable[[], None]
     ) -> None:
         """on_change: called whenever the state of the device changed."""
-        self._mailbox: SimpleQueue[Request | Command | None] = SimpleQueue()
-        self.slot = StickSlot(number, self._mailbox.put, self.post)
+        self._thread = StickThread(f"edgetpu stick {number}", self._step)
+        self.slot = StickSlot(number, self._thread.put, self.post)
         self.connection = DeviceConnection(backend, on_change)
         self.backend = backend
-        self.failed_checks = 0
-        """Number of self-checks with a wrong answer."""
         self._scheduler = scheduler
         self._throttle = ThermalThrottle()
-        self._thread: threading.Thread | None = None
-        self._thread_lock = threading.RLock()  # a finaliser may stop a worker at any point of this thread
         self.request_reset = PendingCommand(self.post, self.reset)
         self._duty = Duty.SERVE
         self.is_to_close = False
         """Whether it has been told to close and has not done so yet; it starts nothing new."""
         self._commanded = False
         """Whether the last piece of work was a command, so that a request is next."""
-        self._logged = ""
-        """The unexpected error that was logged last."""
         self._times = UpkeepTimes()
         self._self_check = SelfCheck()
         self._pending = PendingAttachments(lambda: self._replicas().values())
@@ -71,13 +62,7 @@ class StickWorker:
 
     def post(self, command: Command) -> None:
         """Have the thread call a function between two pieces of work; starts the thread if necessary."""
-        with self._thread_lock:
-            if self._thread is None:
-                name = f"edgetpu stick {self.slot.number}"
-                thread = threading.Thread(target=self._run, name=name, daemon=True)
-                thread.start()  # raises if the limit of threads is reached
-                self._thread = thread
-            self._mailbox.put(command)
+        self._thread.post(command)
 
     def ask(self, command: Callable[[], Any]) -> SimpleQueue[Any]:
         """Post a command; returns a queue that receives its result, or the exception that it raised."""
@@ -107,14 +92,13 @@ class StickWorker:
 
     def begin_stop(self) -> Callable[[float | None], None]:
         """Stop as `stop` does, without waiting; the function returned waits for a given number of seconds."""
-        with self._thread_lock:
-            if self._thread is None:
-                return _ignore
+        if not self._thread.runs:
+            return _ignore
         self.is_to_close = True
         closed = self.ask(self._close)
 
         def wait(timeout: float | None) -> None:
-            if self._thread is not threading.current_thread():
+            if not self._thread.is_current:
                 with suppress(Empty):
                     closed.get(timeout=timeout)
 
@@ -138,7 +122,7 @@ class StickWorker:
             inferences=statistics.completed,
             uploads_avoided=statistics.uploads_avoided,
             recoveries=connection.reopened + readings.recoveries,
-            failed_checks=self.failed_checks,
+            failed_checks=self._self_check.failures,
         )
 
     # Commands; called by the thread only.
@@ -202,7 +186,6 @@ class StickWorker:
         try:
             self._self_check.check(replica)
         except SelfCheckError as error:
-            self.failed_checks += 1
             self._duty = Duty.STAY_CLOSED
             _log.error("stick %d is out of service: %s", self.slot.number, error)
             self._give_up(State.FAILED, str(error), UnavailableError(f"no device: {error}"))
@@ -287,21 +270,6 @@ class StickWorker:
 
     # The thread.
 
-    def _run(self) -> None:
-        while not self._guarded_step():
-            pass
-
-    def _guarded_step(self) -> bool:
-        """Process work; returns whether the thread is to end. An exception does not end it."""
-        try:
-            return self._step()
-        except Exception as error:
-            if repr(error) != self._logged:
-                self._logged = repr(error)
-                _log.exception("unexpected error in the thread of stick %d", self.slot.number)
-            time.sleep(_PAUSE)
-            return False
-
     def _step(self) -> bool:
         """Process one request, command or reading; return whether the thread is to end.
 
@@ -315,10 +283,10 @@ class StickWorker:
             self._keep(upkeep)
         if self._pending.is_due(time.monotonic()):
             self._attach_again()
-        if self._mailbox.empty() or self._commanded:
+        if not self._thread.has_mail or self._commanded:
             item = self._scheduler.next(self.slot) or self._wait()
         else:
-            item = self._mailbox.get()
+            item = self._thread.take(None)
         self._commanded = False
         if isinstance(item, Request):
             self._serve(item)
@@ -333,18 +301,13 @@ class StickWorker:
         timeouts = [self._times.seconds_left(now), self._pending.seconds_left(now)]
         if self.slot.looks_again:  # as it may have left work to another stick
             timeouts.append(STUCK_SECONDS)
-        timeout = min((each for each in timeouts if each is not None), default=None)
-        try:
-            return self._mailbox.get(timeout=timeout)
-        except Empty:
-            return None
+        return self._thread.take(min((each for each in timeouts if each is not None), default=None))
 
     def _end(self) -> bool:
-        with self._thread_lock:
-            if not self._mailbox.empty():
-                return False
-            self._duty, self._thread = Duty.SERVE, None
-            return True
+        self._duty = Duty.SERVE  # before a command may start the thread again
+        if not self._thread.end():
+            self._duty = Duty.END
+        return self._duty is Duty.SERVE
 
     def _keep(self, upkeep: Upkeep) -> None:
         """Read the device, or open it; called when one of these is due."""
@@ -377,7 +340,7 @@ class StickWorker:
                 elapsed = time.perf_counter() - start
                 if calculation is not None:
                     return scheduler.calculate(slot, request, calculation, elapsed)
-                if not self._mailbox.empty() or scheduler.must_suspend(slot, request, elapsed):
+                if self._thread.has_mail or scheduler.must_suspend(slot, request, elapsed):
                     return scheduler.suspend(slot, request, elapsed)
         except StopIteration as finished:
             answer = finished.value
