@@ -16,6 +16,8 @@ _SLACK = 0.02
 _LOGISTIC_SCALE = 1 / 256
 """Scale of 8-bit outputs of LOGISTIC and SOFTMAX, whose zero point is the least integer (TFLite's
 specification)."""
+_LOGISTIC_SCALE_16 = 1 / 32768
+"""Scale of 16-bit outputs of LOGISTIC and SOFTMAX, whose zero point is 0 (TFLite's specification)."""
 NAME_ONE = "; name the one to take"
 """The end of a message about several outputs of which one could be meant."""
 _UNSCALED = "; integers of 8 bits mean nothing without a scale, which the file does not have"
@@ -36,9 +38,17 @@ def unscaled_hint(outputs: Sequence[TensorSpec]) -> str:
     return "" if len(scaled(outputs)) == len(outputs) else _UNSCALED
 
 
+def is_symmetric(spec: TensorSpec) -> bool:
+    """Whether an output is int16 around 0, whose range says nothing about the sign of its values."""
+    return is_quantised(spec) and spec.dtype == np.int16 and spec.zero_point == 0
+
+
 def real_range(spec: TensorSpec) -> tuple[float, float] | None:
-    """The least and the largest real value of a quantised output; None if it is not quantised."""
-    return spec.real_limits if is_quantised(spec) else None
+    """The least and the largest real value of a quantised output.
+
+    None if it is not quantised, or if its range is symmetric whatever the values are.
+    """
+    return spec.real_limits if is_quantised(spec) and not is_symmetric(spec) else None
 
 
 def real_values(values: NDArray[Any], spec: TensorSpec) -> NDArray[np.float32]:
@@ -47,20 +57,35 @@ def real_values(values: NDArray[Any], spec: TensorSpec) -> NDArray[np.float32]:
 
 
 def always_probabilities(spec: TensorSpec) -> bool | None:
-    """Whether the range of a quantised output is that of probabilities; None if it is not quantised."""
+    """Whether the range of a quantised output is that of probabilities.
+
+    None if it is not quantised, or if it is symmetric and neither has the scale of SOFTMAX nor exceeds 1.
+    """
+    if is_symmetric(spec):
+        if spec.real_limits[1] > 1 + _SLACK:
+            return False
+        return True if like_logistic(spec) else None
     limits = real_range(spec)
     return None if limits is None else limits[0] >= -_SLACK and limits[1] <= 1 + _SLACK
 
 
 def like_logistic(spec: TensorSpec) -> bool:
-    """Whether an output has the quantisation of LOGISTIC and SOFTMAX in 8 bits."""
+    """Whether an output has the quantisation of LOGISTIC and SOFTMAX in 8 or 16 bits."""
+    if is_symmetric(spec):
+        return abs(spec.scale / _LOGISTIC_SCALE_16 - 1) < 1e-6
     least = np.iinfo(spec.dtype).min if spec.dtype.kind in "iu" else None
     return spec.zero_point == least and abs(spec.scale - _LOGISTIC_SCALE) < 1e-6
 
 
-def within_0_and_1(values: NDArray[Any]) -> bool:
-    """Whether all values are within 0..1, which logits of many classes rarely are; NaN is ignored."""
-    return not np.any(values < 0) and not np.any(values > 1)
+def within_0_and_1(values: NDArray[Any], spec: TensorSpec) -> bool:
+    """Whether all values of an output are within 0..1, which logits of many classes rarely are.
+
+    NaN is ignored.
+    """
+    zero, one = 0.0, 1.0
+    if is_quantised(spec):
+        zero, one = spec.zero_point, spec.zero_point + 1 / spec.scale
+    return not np.any(values < zero) and not np.any(values > one)
 
 
 def log_sum_exp(values: NDArray[Any], spec: TensorSpec) -> float:

@@ -15,6 +15,8 @@ from edgetpu_vision.class_selection import check_max_results, selected_classes
 from edgetpu_vision.classification.classifications import Classification, Classifications
 from edgetpu_vision.classification.top_k import GreatestValues
 from edgetpu_vision.output_values import (
+    always_probabilities,
+    is_symmetric,
     log_sum_exp,
     real_range,
     real_values,
@@ -92,15 +94,21 @@ class Classifier(VisionAlgorithm[Classifications]):
         """Probabilities of the chosen classes."""
         real = real_values(values[chosen], self._spec)
         are_two = self._output is not self._spec
-        if are_two or self._are_probabilities or (self._are_probabilities is None and within_0_and_1(values)):
+        are_probabilities = self._are_probabilities
+        if are_probabilities is None:
+            are_probabilities = within_0_and_1(values, self._spec)
+        if are_two or are_probabilities:
             scores: list[float] = np.clip(real, 0, 1).tolist()  # the range of 8 bits may exceed them
         else:
             scores = np.exp(real - log_sum_exp(values, self._spec)).tolist()
         return scores
 
     def _may_be_logit(self, spec: TensorSpec) -> bool:
-        """Whether the quantised range of an output has values on both sides of 0."""
-        limits = real_range(self.description.quantised(spec))
+        """Whether the quantised range of an output has values on both sides of 0, and not only up to 1."""
+        tensor = self.description.quantised(spec)
+        if is_symmetric(tensor):
+            return always_probabilities(tensor) is False
+        limits = real_range(tensor)
         return limits is not None and limits[0] < 0 < limits[1]
 
     def _has_classes(self, spec: TensorSpec) -> bool:

@@ -10,7 +10,7 @@ from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.detection.anchor_values import Table
 from edgetpu_vision.model_description.description import NO_DESCRIPTION, ModelDescription
-from edgetpu_vision.output_values import always_probabilities, like_logistic, real_range
+from edgetpu_vision.output_values import always_probabilities, is_symmetric, like_logistic, real_range
 
 BOX = 4
 """Number of coordinates of a box."""
@@ -64,11 +64,14 @@ class OutputRoles:
 
     def are_logits(self, spec: TensorSpec) -> bool:
         """Whether the range of an output of classes is that of logits."""
+        tensor = self.description.quantised(spec)
+        if is_symmetric(tensor):
+            return always_probabilities(tensor) is False
         limits = self._range(spec)
         return limits is not None and limits[0] < _LOGITS_BELOW
 
     def looks_encoded(self, spec: TensorSpec) -> bool | None:
-        """Whether the range of boxes is that of offsets from anchors; None if they are not quantised."""
+        """Whether the range of boxes is that of offsets from anchors; None if it does not tell."""
         limits = self._range(spec)
         return None if limits is None else limits[0] < -_NEGATIVE_SHARE * limits[1]
 
@@ -89,10 +92,12 @@ class OutputRoles:
 
     def _by_range(self, spec: TensorSpec) -> _Role | None:
         """The role of an output by its range: logits may be negative, and coordinates in px are large."""
+        limits = self._range(spec)
+        if limits is None:
+            return None
         if self.are_logits(spec):
             return "classes"
-        limits = self._range(spec)
-        return "boxes" if limits is not None and limits[1] > LARGEST_NORMALISED else None
+        return "boxes" if limits[1] > LARGEST_NORMALISED else None
 
     def _by_encodings(self, spec: TensorSpec) -> _Role | None:
         """The role of an output by its range if boxes are encoded: these may be negative, as may logits."""

@@ -55,7 +55,7 @@ class SsdHead(Head):
         scores, encodings = self._scores.of(outputs), self._encodings.of(outputs)
         probabilities = self._are_probabilities
         if probabilities is None:
-            probabilities = within_0_and_1(scores)
+            probabilities = within_0_and_1(scores, self._scores.spec)
         least = max(min_score, self._least)
         number = self._scores.least(least if probabilities else logit(least))
         anchors, classes = (self._all_classes if self.per_class else self._best_class)(scores, number)

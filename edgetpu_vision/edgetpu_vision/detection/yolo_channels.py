@@ -117,15 +117,15 @@ def check_not_yolox(channels: int, spec: TensorSpec, hints: YoloHints) -> None:
 def check_steps(spec: TensorSpec, description: ModelDescription) -> None:
     """Raise ModelUnsupportedError if the steps of an output with scores are too coarse for them.
 
-    Those of a float output are the steps of the 8 bits that it is dequantised from.
+    Those of a float output are the steps of the integers that it is dequantised from.
     """
     tensor = description.quantised(spec)
     if is_quantised(tensor) and tensor.scale > _LARGEST_STEP:
         raise ModelUnsupportedError(
             f"expected steps of at most 1/{1 / _LARGEST_STEP:.0f} in an output with scores; got steps of "
-            f"{tensor.scale:.3g} in {spec}, where px, numbers of classes or weights of masks share 8 bits "
-            "with the scores: export the model with boxes as parts of the image and without nms=True, or "
-            "with outputs that are not quantised"
+            f"{tensor.scale:.3g} in {spec}, where px, numbers of classes or weights of masks share "
+            f"{8 * tensor.dtype.itemsize} bits with the scores: export the model with boxes as parts of the "
+            "image and without nms=True, or with outputs that are not quantised"
         )
 
 

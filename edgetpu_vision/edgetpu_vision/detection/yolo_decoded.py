@@ -27,7 +27,7 @@ from edgetpu_vision.detection.instance_masks import Prototypes
 from edgetpu_vision.detection.non_maximum_suppression import FAR, NONE, Candidates
 from edgetpu_vision.detection.yolo_channels import MASKS
 from edgetpu_vision.errors import OutputsError
-from edgetpu_vision.output_values import is_quantised, real_range, sigmoid
+from edgetpu_vision.output_values import is_quantised, is_symmetric, sigmoid
 
 _LARGEST_QUANTISED = 8.0
 """Like LARGEST_NORMALISED, for the range of a quantised output, which may also hold a few class numbers."""
@@ -73,13 +73,13 @@ class DecodedHead(Head):
         self._weights = weights or boxes
         self._are_corners: bool | None = None if scores is not boxes else False
         """Whether boxes are given as corners, as by YOLO-NAS in a separate output; None: not known yet."""
-        self._checked = is_quantised(scores.spec)
+        self._checked = is_quantised(scores.spec) and not is_symmetric(scores.spec)
         self._size = np.array((size[1], size[0], size[1], size[0]), np.float32)
 
     def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
         """The boxes whose best class has at least this score."""
         table = self._scores.of(outputs)
-        if not self._checked:  # the range of a quantised output was checked before
+        if not self._checked:  # a range that tells the sign of values was checked before
             self._check(table[:, self._probabilities])
         anchors = self._reaching(table, min_score)
         if not anchors.size:
@@ -128,7 +128,7 @@ class DecodedHead(Head):
 
         Raises OutputsError if they may also be something else, because classes are not all of the output.
         """
-        least = float(np.fmin.reduce(probabilities, axis=None, initial=0.0))
+        least = float(self._scores.real(np.fmin.reduce(probabilities, axis=None, initial=0)))
         if least < _LEAST_PROBABILITY and not self._are_logits:
             if self._scores is self._boxes:
                 raise self._no_probability(least)
@@ -205,9 +205,8 @@ def px_of(positions: NDArray[np.float32], table: Table, size: NDArray[np.float32
     positions: centres of the boxes, [n, 2 or more], x and y first; unlike edges of large boxes they are in
     the image. For a quantised output the range decides, otherwise the median position. size: of the input.
     """
-    limits = real_range(table.spec)
-    if limits is not None:
-        return np.ones_like(size) if limits[1] > _LARGEST_QUANTISED else size
+    if is_quantised(table.spec):
+        return np.ones_like(size) if table.spec.real_limits[1] > _LARGEST_QUANTISED else size
     distances = np.abs(positions[:, :2]).max(axis=1)
     distances = distances[distances < FAR]  # false for NaN
     if not distances.size:

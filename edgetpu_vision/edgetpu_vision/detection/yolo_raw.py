@@ -89,7 +89,7 @@ class DistributionHead(Head):
         values = scores.of(outputs)[:, self._first : self._first + (self.classes or 0)]
         probabilities = always_probabilities(scores.spec)
         if probabilities is None:
-            probabilities = within_0_and_1(values)
+            probabilities = within_0_and_1(values, scores.spec)
         found, _ = reaching(values, scores.least(min_score if probabilities else logit(min_score)))
         anchors = np.unique(found)
         if not anchors.size:

@@ -38,7 +38,7 @@ class ModelDescription:
     probabilities: frozenset[str] = frozenset()
     """Outputs that SOFTMAX or LOGISTIC computed."""
     dequantised_outputs: Mapping[str, TensorSpec] = field(default_factory=dict)
-    """For float outputs that the graph dequantises at its end: the 8-bit tensor with their quantisation."""
+    """For float outputs that the graph dequantises at its end: the integer tensor with their quantisation."""
 
     def quantised(self, output: TensorSpec) -> TensorSpec:
         """The tensor whose quantisation tells the range of an output: the one behind it, else itself."""

@@ -58,10 +58,7 @@ class GraphFacts:
     quantised_inputs: Mapping[str, Normalisation] = field(default_factory=dict)
     """For float inputs that are quantised immediately: the normalisation that covers the range, by name."""
     dequantised_outputs: Mapping[str, TensorSpec] = field(default_factory=dict)
-    """For float outputs whose values are dequantised at the end: the tensor that they come from, by name.
-
-    Only those of 8 bits: the range of 16 bits is symmetric, whatever the values are.
-    """
+    """For float outputs whose values are dequantised at the end: the tensor that they come from, by name."""
 
 
 def graph_facts(graph: Subgraph) -> GraphFacts:
@@ -75,7 +72,7 @@ def graph_facts(graph: Subgraph) -> GraphFacts:
         operator = _source(tensor, made_by, _SHAPING)
         if operator is not None and operator.name == "DEQUANTIZE" and operator.inputs:
             inside = graph.tensors[operator.inputs[0]].spec
-            if inside.dtype.itemsize == 1:
+            if inside.dtype.kind in "iu":
                 dequantised[name] = inside
         source = _source(tensor, made_by)
         if source is None:

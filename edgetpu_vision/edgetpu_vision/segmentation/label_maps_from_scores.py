@@ -92,6 +92,6 @@ def _interpolated(plane: NDArray[Any], size: tuple[int, ...]) -> NDArray[np.floa
 def _threshold(spec: TensorSpec, values: NDArray[Any], are_probabilities: bool | None) -> float:
     """The threshold between the two classes of a single value, in the output's own numbers."""
     if are_probabilities is None:
-        are_probabilities = within_0_and_1(values)
+        are_probabilities = within_0_and_1(values, spec)
     real = 0.5 if are_probabilities else 0.0
     return real / spec.scale + spec.zero_point if is_quantised(spec) else real
