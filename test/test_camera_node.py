@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy as np
 import pytest
 
 pytest.importorskip("rclpy", reason="needs ROS 2")
@@ -88,6 +91,28 @@ def test_a_webcam_that_is_not_there_is_told_and_asked_for_again(start_camera: An
     graph.spin_until(lambda: [each.msg for each in logs if each.name == "camera"] == lines[:1])
     assert set_parameter(graph, "source", "noise") == (True, "")
     graph.spin_until(lambda: bool(images))
+    graph.spin_until(lambda: [each.msg for each in logs if each.name == "camera"] == lines)
+
+
+def test_files_of_a_folder_that_cannot_be_read_are_logged_once_and_counted(
+    start_camera: Any, graph: Any, tmp_path: Path
+) -> None:
+    told = graph.collect(DiagnosticArray, "/diagnostics")
+    logs = graph.collect(Log, "/rosout", QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL))
+    images = graph.collect(Image, "/image")
+    cv2.imwrite(str(tmp_path / "b.png"), np.zeros((6, 8, 3), np.uint8))
+    for name in ("a.png", "c.png"):
+        (tmp_path / name).write_bytes(b"no picture")
+    start_camera("source:=file", f"path:={tmp_path}", "frame_rate:=50.0")
+    graph.spin_until(lambda: len(images) > 3)
+
+    def counts() -> list[str]:
+        entries = [each.status[0] for each in told if each.status[0].name == "camera: pictures"]
+        return [pair.value for entry in entries for pair in entry.values if pair.key == "unreadable files"]
+
+    graph.spin_until(lambda: "2" in counts())
+    kinds = "JPEG, PNG, WebP, TIFF or BMP, or PBM, PGM or PPM"
+    lines = [f"{tmp_path / name} is not an image: expected {kinds}; left out" for name in ("a.png", "c.png")]
     graph.spin_until(lambda: [each.msg for each in logs if each.name == "camera"] == lines)
 
 

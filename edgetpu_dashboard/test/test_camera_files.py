@@ -43,8 +43,16 @@ def test_what_cannot_be_read_of_a_folder_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "c.png").symlink_to(tmp_path / "c.png")
     os.mkfifo(tmp_path / "d.png")
     write(tmp_path / "e.png", 20)
-    source = FileSource(str(tmp_path), OWN_SIZE)
+    left_out: list[tuple[Path, str]] = []
+    source = FileSource(str(tmp_path), OWN_SIZE, left_out=lambda *fault: left_out.append(fault))
     assert [source.read(0.0)[0, 0, 0] for _ in range(3)] == [10, 20, 10]
+    b, c, d = (tmp_path / name for name in ("b.png", "c.png", "d.png"))
+    kinds = "JPEG, PNG, WebP, TIFF or BMP, or PBM, PGM or PPM"
+    assert left_out == [
+        (b, f"{b} is not an image: expected {kinds}"),
+        (c, f"{c}: Too many levels of symbolic links"),
+        (d, f"{d}: expected a regular file"),
+    ]
 
 
 def test_a_folder_that_was_emptied_is_named_instead_of_its_last_picture(tmp_path: Path) -> None:

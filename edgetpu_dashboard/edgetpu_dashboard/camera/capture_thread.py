@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from edgetpu_dashboard.camera.files import FileSource
 from edgetpu_dashboard.camera.patterns import DEFAULT_SIZE, PATTERNS, PatternSource
@@ -21,12 +22,21 @@ RETRY = 1.0
 """Seconds after which a source that failed is opened again."""
 
 
-def open_source(settings: CameraSettings, horizontal_fov: float = math.radians(60.0)) -> Source:
-    """Open the source of the settings; horizontal_fov: of the rendered scene, rad. Raises NoPictureError."""
+def open_source(
+    settings: CameraSettings,
+    horizontal_fov: float = math.radians(60.0),
+    left_out: Callable[[Path, str], None] | None = None,
+) -> Source:
+    """Open the source of the settings. Raises NoPictureError.
+
+    horizontal_fov: of the rendered scene, rad. left_out: called with each file of a folder that cannot be
+    read and the reason.
+    """
     if settings.source == "webcam":
         return Webcam(settings)
     if settings.source == "file":
-        return FileSource(settings.path, (settings.width, settings.height), loop=settings.loop)
+        size = settings.width, settings.height
+        return FileSource(settings.path, size, loop=settings.loop, left_out=left_out)
     width, height = settings.width or DEFAULT_SIZE[0], settings.height or DEFAULT_SIZE[1]
     if settings.source == "scene":
         return SceneSource(width, height, horizontal_fov)

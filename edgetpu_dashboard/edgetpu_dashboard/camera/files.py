@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import cv2
@@ -24,8 +23,18 @@ class FileSource:
 
     waits = False
 
-    def __init__(self, path: str, size: tuple[int, int], *, loop: bool = True) -> None:
-        """size: width and height that pictures are resized to, px; 0: their own. Raises NoPictureError."""
+    def __init__(
+        self,
+        path: str,
+        size: tuple[int, int],
+        *,
+        loop: bool = True,
+        left_out: Callable[[Path, str], None] | None = None,
+    ) -> None:
+        """size: width and height that pictures are resized to, px; 0: their own. Raises NoPictureError.
+
+        left_out: called with each file of a folder that cannot be read and the reason, whenever it is due.
+        """
         if not path:
             raise NoPictureError(
                 "no file: path is empty; expected a picture, a folder of pictures or a video"
@@ -33,6 +42,7 @@ class FileSource:
         self._path = user_path(path)
         self._size = size
         self._loop = loop
+        self._left_out = left_out
         self._video: cv2.VideoCapture | None = None
         self._pictures = self._open()
         self._last: Pixels | None = None
@@ -77,16 +87,23 @@ class FileSource:
     def _readable(self, files: Iterable[Path]) -> Iterator[Pixels]:
         """The pictures of a folder, without those that cannot be read."""
         for file in files:
-            with suppress(NoPictureError):
-                yield self._load(file)
+            if (picture := self._load_from_folder(file)) is not None:
+                yield picture
+
+    def _load_from_folder(self, file: Path) -> Pixels | None:
+        try:
+            return self._load(file)
+        except NoPictureError as error:
+            if self._left_out is not None:
+                self._left_out(file, str(error))
+            return None
 
     def _load(self, path: Path) -> Pixels:
         try:
             return self._resized(decode_file(read_file(path), str(path), cv2.IMREAD_COLOR))
-        except OSError as error:
-            raise NoPictureError(reason_of(error)) from None
-        except InputError as error:
-            raise NoPictureError(str(error)) from None
+        except (OSError, InputError) as error:
+            reason = reason_of(error)
+            raise NoPictureError(reason if str(path) in reason else f"{path}: {reason}") from None
 
     def _frames(self, video: cv2.VideoCapture) -> Iterator[Pixels]:
         while True:

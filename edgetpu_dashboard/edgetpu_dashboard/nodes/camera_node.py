@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
@@ -135,6 +136,8 @@ class CameraNode(BaseNode):
         super().__init__("camera", **options)
         self._capture: CaptureThread | None = None
         self._logged_problem = ""
+        self._left_out: set[Path] = set()
+        """Files of the folder that could not be read."""
         with self.destroyed_on_error():
             self._set_up()
 
@@ -194,6 +197,7 @@ class CameraNode(BaseNode):
             *status.values,
             KeyValue(key="source", value=self.values["source"]),
             KeyValue(key="size, px", value=f"{width}x{height}"),
+            KeyValue(key="unreadable files", value=str(len(self._left_out))),
         ]
         return status
 
@@ -201,7 +205,15 @@ class CameraNode(BaseNode):
         return CameraSettings(**{name: self.values[name] for name in vars(_DEFAULTS)})
 
     def _open(self, settings: CameraSettings) -> Source:
-        return open_source(settings, self.values["field_of_view"])
+        folder = user_path(settings.path)
+        self._left_out = {file for file in self._left_out if file.parent == folder}
+        return open_source(settings, self.values["field_of_view"], self._leave_out)
+
+    def _leave_out(self, file: Path, reason: str) -> None:
+        """Log once that a file of the folder cannot be read; called in the capture thread."""
+        if file not in self._left_out:
+            self._left_out.add(file)
+            self.get_logger().warning(f"{one_line(reason)}; left out")
 
     def _publish(self, picture: Pixels) -> None:
         """Publish a picture; called in the capture thread."""
