@@ -31,6 +31,7 @@ from edgetpu_driver.node_kit.images.newest_frame import NewestFrame
 from edgetpu_driver.node_kit.images.rate_limit import RateLimit
 from edgetpu_driver.node_kit.middleware.qos_profiles import subscription_qos
 from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.several_publishers import several_publishers
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _DRIVER_GONE = (ModelNotFoundError, UnavailableError)
@@ -144,6 +145,7 @@ class ImageNode(BaseNode):
         self.counters.dropped = self._gate.dropped
         self._watch.step(self.counters.received, self.counters.lost)
         problems = [self._client.problem if self._client else "", self._problem]
+        problems.append(several_publishers(self, self._image_topic))
         if self.counters.received:
             problems += self.measuring_problems()
         lost, self._reported_lost = self.counters.lost - self._reported_lost, self.counters.lost

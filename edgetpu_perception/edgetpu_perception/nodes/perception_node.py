@@ -18,6 +18,7 @@ from edgetpu_driver.node_kit.clients.load_result import ModelFile
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.image_node import ImageNode
 from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.several_publishers import several_publishers
 from edgetpu_msgs.srv import UnloadModel
 from edgetpu_perception.algorithm import Frame, PerceptionAlgorithm
 from edgetpu_perception.graphs import families as models
@@ -62,7 +63,11 @@ class PerceptionNode(ImageNode):
 
     def problems(self) -> list[str]:
         """Return what is wrong with driver, model, images, algorithm and calibration."""
-        own = (self._size_mismatch, self._calibration.problem)
+        own = (
+            self._size_mismatch,
+            self._calibration.problem,
+            several_publishers(self, self._info_topic),
+        )
         return super().problems() + [problem for problem in own if problem]
 
     def measuring_problems(self) -> list[str]:
@@ -131,8 +136,8 @@ class PerceptionNode(ImageNode):
     def subscribe(self) -> None:
         """Subscribe to the images and to camera_info."""
         super().subscribe()
-        info_topic = self.resolve_topic_name("camera_info")
-        self._cameras.listen_to_camera_info(self, info_topic, self._on_camera_info)
+        self._info_topic = self.resolve_topic_name("camera_info")
+        self._cameras.listen_to_camera_info(self, self._info_topic, self._on_camera_info)
 
     def _on_camera_info(self, info: CameraInfo) -> None:
         if self._calibration.update(info) and self._calibration.problem:
