@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -38,9 +39,9 @@ except ImportError:  # ROS 2 Humble
 _MOST_REPORTS = 1000
 """Largest number of kinds of reports kept: senders can make up kinds, for example names of encodings."""
 
-_PATIENCE_WITH_CLOCK = 10
-"""Entries of /diagnostics, one a second, until the lack of a time from /clock is logged. Chosen: longer than
-nodes take to find each other."""
+_PATIENCE_WITH_CLOCK = 10.0
+"""Seconds after which the lack of a time from /clock is logged. Chosen: longer than nodes take to find each
+other."""
 
 _NO_EVENTS = PublisherEventCallbacks(use_default_callbacks=False)
 
@@ -77,8 +78,9 @@ class BaseNode(Node):
         self.counters: Counters = Counters()
         self._counter_diagnostic = CounterDiagnostic(self.full_name, self.subject)
         self._reported: set[Hashable] = set()
-        self._without_clock = 0
-        """Number of entries in /diagnostics that said that no time has come from /clock."""
+        self._without_clock_since: float | None = None
+        """When an entry in /diagnostics first said that no time has come from /clock, s of time.monotonic."""
+        self._clock_logged = False
         try:
             self.values = declare(self, self.settings, self.on_parameter, self.refuse_parameter)
             self._report_unknown_parameters(options.get("cli_args") or ())
@@ -231,8 +233,11 @@ class BaseNode(Node):
         if not (clock.ros_time_is_active and clock.now().nanoseconds == 0):
             return []
         problem = "use_sim_time is true, but no time has come from /clock"
-        self._without_clock += 1
-        if self._without_clock == _PATIENCE_WITH_CLOCK:
+        now = time.monotonic()
+        if self._without_clock_since is None:  # counted from here: the start of a process may take long
+            self._without_clock_since = now
+        if not self._clock_logged and now - self._without_clock_since >= _PATIENCE_WITH_CLOCK:
+            self._clock_logged = True
             self.get_logger().warning(problem)
         return [problem]
 
