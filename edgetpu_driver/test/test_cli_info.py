@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.cli.main import main
+from edgetpu_driver.tflite import model_reader
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.virtual.graph_packer import pack
 from testdata import ModelFolder
@@ -220,3 +223,23 @@ def test_names_in_a_model_cannot_control_the_terminal(
     out, err = capsys.readouterr()
     assert r"\x1b[2J\x9bx" in (err if damaged else out)
     assert not {"\x1b", "\x9b"} & {*out, *err}
+
+
+def test_no_file_is_parsed_twice_to_describe_a_model(
+    capsys: pytest.CaptureFixture[str], graph: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = graph.with_name("g_edgetpu.tflite")
+    graph = graph.rename(graph.with_name("g.tflite"))
+    compiled.write_bytes(pack(graph.read_bytes(), name="g"))
+    parsed: Counter[str] = Counter()
+    parse = model_reader._parse
+
+    def counted(data: bytes) -> Any:
+        parsed[hashlib.sha256(data).hexdigest()] += 1
+        return parse(data)
+
+    monkeypatch.setattr(model_reader, "_parse", counted)
+    assert answer(capsys, "info", compiled)[0] == 0
+    files = [hashlib.sha256(each.read_bytes()).hexdigest() for each in (compiled, graph)]
+    assert [parsed[each] for each in files] == [1, 1]
+    assert max(parsed.values()) == 1

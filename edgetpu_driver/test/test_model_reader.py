@@ -14,7 +14,14 @@ import pytest
 from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.tflite import model_reader
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
-from edgetpu_driver.tflite.model_reader import ABSENT, Model, Subgraph, operand_specs, parse_model
+from edgetpu_driver.tflite.model_reader import (
+    ABSENT,
+    Model,
+    Subgraph,
+    each_parsed_once,
+    operand_specs,
+    parse_model,
+)
 from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
 from edgetpu_driver.tflite.schema import tflite_generated as schema
 from edgetpu_driver.tflite.tensor import TensorSpec
@@ -217,3 +224,13 @@ def test_a_small_file_that_unfolds_into_a_huge_model_is_refused_at_once(length: 
     tracemalloc.stop()
     assert time.thread_time() - started < 2.0
     assert peak < 16 * len(file)
+
+
+def test_equal_files_are_parsed_once_within_the_outermost_context() -> None:
+    data = small_graph()
+    with each_parsed_once():
+        first = parse_model(data)
+        with each_parsed_once():
+            assert parse_model(bytes(bytearray(data))) is first
+        assert parse_model(data) is first
+    assert parse_model(data) is not first

@@ -15,6 +15,7 @@ from edgetpu_driver.compiled_model import DENSE_COMPILER, CompiledModel
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.files.compiled_file_names import is_compiled, plain_stem, source_graph, source_graphs
 from edgetpu_driver.tflite.checks.source_graph_file import read_source_graph
+from edgetpu_driver.tflite.model_reader import each_parsed_once
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ class VirtualStickBackend(StickBackend):
             raise ModelUnsupportedError(
                 f"the virtual stick runs {path.name} only with its graph next to it; there is no {paths}"
             )
-        self._register_for(model, model, read_source_graph(graph))
+        with each_parsed_once():
+            self._register_for(model, model, read_source_graph(graph))
 
 
 def pack_for_virtual_stick(

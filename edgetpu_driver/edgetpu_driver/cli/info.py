@@ -30,11 +30,12 @@ from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.files.compiled_file_names import plain_stem, source_graph
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.checks.source_graph_file import read_source_graph
-from edgetpu_driver.tflite.model_reader import Model, Subgraph, parse_model
+from edgetpu_driver.tflite.model_reader import Model, Subgraph, each_parsed_once, parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.toolchain.retargeting.compiled_sources import retargeting_remark
 
 
+@each_parsed_once()
 def info(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001
     """Describe model files one by one, after the pipeline if they are its segments."""
     files = [(path, read_model_file(path)) for path in options.models]

@@ -19,6 +19,7 @@ from edgetpu_driver.errors import DependencyMissingError, DeviceError, ModelNotF
 from edgetpu_driver.files.compiled_file_names import is_compiled, source_graph, source_graphs
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.checks.source_graph_file import read_source_graph
+from edgetpu_driver.tflite.model_reader import each_parsed_once
 from edgetpu_driver.usb.chip_bringup import SUPER_SPEED
 
 _EXIT_FAILED = 1
@@ -100,6 +101,7 @@ def _aftermath(backend: Backend) -> list[Check]:
 class _Model:
     """The tested model, whole, and its graph in LiteRT, part by part."""
 
+    @each_parsed_once()
     def __init__(self, options: argparse.Namespace, backend: Backend) -> None:
         """Read all files before the device is opened. Raises the errors of reading a model."""
         self._backend = backend

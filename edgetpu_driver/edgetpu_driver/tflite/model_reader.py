@@ -188,8 +188,11 @@ _PARSED: ContextVar[dict[bytes, Model] | None] = ContextVar("_PARSED", default=N
 
 @contextmanager
 def each_parsed_once() -> Iterator[None]:
-    """Parse equal files once within the context, in this thread; the results must not be changed."""
-    token = _PARSED.set({})
+    """Parse equal files once within the context, in this thread; the results must not be changed.
+
+    A context within another one shares its files.
+    """
+    token = _PARSED.set({} if (around := _PARSED.get()) is None else around)
     try:
         yield
     finally:

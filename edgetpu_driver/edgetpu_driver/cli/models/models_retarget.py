@@ -15,12 +15,14 @@ from edgetpu_driver.files.compiled_file_names import COMPILED_SUFFIX, is_file, r
 from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.checks.source_graph_file import read_source_graph
+from edgetpu_driver.tflite.model_reader import each_parsed_once
 from edgetpu_driver.toolchain.retargeting.compiled_sources import RetargetedFiles, retarget_file
 
 _MOST_LAYERS = 8
 """Maximum number of layers listed by name."""
 
 
+@each_parsed_once()
 def run(options: argparse.Namespace, progress: Progress) -> Answer:
     """Write the compiled file, its graph and its sidecar."""
     compiled, graph = options.compiled, options.graph
