@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgetpu_driver.backends.backend import Backend, ParsedModel
+from edgetpu_driver.backends.compiled_pairs import check_pair, other_weights
 from edgetpu_driver.backends.retargeted_files import retargeted
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.engines.protocol import AttachedEngine
@@ -16,6 +17,7 @@ from edgetpu_driver.engines.whole_model.pipeline_segments import plan_segments
 from edgetpu_driver.errors import EdgeTpuError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.files.compiled_file_names import is_compiled, plain_stem, whole_graph
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
+from edgetpu_driver.tflite.model_reader import each_parsed_once
 from edgetpu_driver.toolchain.dense_compiler import is_dense
 
 
@@ -76,7 +78,7 @@ def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> Parsed
     if not backend.compiled:
         return _on_cpu(files, backend)
     files, remark = retargeted(backend, files)
-    plan = plan_segments([(plain_stem(path), data, path) for path, data in files])
+    plan = _planned(files)
     if plan.edge_tpu_steps:
         return ParsedPlan(
             plan, {step: backend.parse_part(step.model) for step in plan.edge_tpu_steps}, remark
@@ -105,14 +107,34 @@ def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> Parsed
 
 def _on_cpu(files: Sequence[tuple[Path, bytes]], backend: Backend) -> ParsedPlan:
     """A model for a backend without an accelerator: a plain graph, or the graph next to a compiled model."""
-    paths, remark = [path for path, _ in files], ""
-    graph = whole_graph(paths) if all(map(is_compiled, paths)) else None
+    graph = whole_graph([path for path, _ in files]) if all(is_compiled(path) for path, _ in files) else None
+    compiled = files
     if graph is not None:
-        names = ", ".join(path.name for path in paths)
         files = [(graph, read_model_file(graph))]
-        remark = f"the CPU runs {graph.name}, which {names} was compiled from"
-    plan = plan_segments([(plain_stem(path), data, path) for path, data in files])
-    return ParsedPlan(plan, {step: backend.parse_part(step.model) for step in plan.edge_tpu_steps}, remark)
+    plan = _planned(files)
+    parts = {step: backend.parse_part(step.model) for step in plan.edge_tpu_steps}
+    return ParsedPlan(plan, parts, "" if graph is None else _remark_on_graph(*files[0], plan, compiled))
+
+
+def _planned(files: Sequence[tuple[Path, bytes]]) -> ModelPlan:
+    return plan_segments([(plain_stem(path), data, path) for path, data in files])
+
+
+@each_parsed_once()
+def _remark_on_graph(graph: Path, data: bytes, plan: ModelPlan, files: Sequence[tuple[Path, bytes]]) -> str:
+    """What to know if a graph with this plan runs instead of the compiled files next to it.
+
+    ModelFormatError if they were compiled from one with other inputs or outputs.
+    """
+    names = ", ".join(path.name for path, _ in files)
+    try:
+        compiled = _planned(files)
+    except EdgeTpuError as error:
+        return f"the CPU runs {graph.name}, which cannot be compared with {names}: {error}"
+    check_pair(compiled, plan, names)
+    if other := other_weights(compiled, data):
+        return f"the CPU runs {graph.name}, but {names} is probably of another graph: it lacks {other}"
+    return f"the CPU runs {graph.name}, which {names} was compiled from"
 
 
 def _packed(

@@ -65,11 +65,13 @@ class LayerSection:
 
 @dataclass(frozen=True)
 class UnknownLayer:
-    """An operator with weights whose layout is not known."""
+    """An operator with weights whose layout is not known, or whose weights are not found."""
 
     operator: int
     name: str
     reason: str
+    is_absent: bool = False
+    """Whether the layout is known, and the parameters of the file do not contain the weights in it."""
 
 
 def encode_network(graph: Subgraph) -> tuple[list[LayerSection], list[UnknownLayer]]:

@@ -106,7 +106,7 @@ class _Search:
                 found[section.operator] = placed
             elif section.tensor != ABSENT:
                 reason = "the parameters of the file do not contain its weights in this layout"
-                missing.append(UnknownLayer(section.operator, section.name, reason))
+                missing.append(UnknownLayer(section.operator, section.name, reason, is_absent=True))
         missing.sort(key=lambda each: each.operator)
         placed_in_order = tuple(found[index] for index in sorted(found))
         return NetworkSections(self._graph, self._marked(placed_in_order), tuple(missing))

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgetpu_driver.backends.compiled_pairs import check_pair
 from edgetpu_driver.backends.factory import BACKENDS
 from edgetpu_driver.backends.usable_backends import usable_backends
 from edgetpu_driver.cli.device_and_model import compiled_parts
 from edgetpu_driver.compiled_model import OWN_COMPILERS, CompiledModel
 from edgetpu_driver.engines.whole_model.model_plan import EdgeTpuStep, ModelPlan
 from edgetpu_driver.engines.whole_model.pipeline_segments import plan_model
-from edgetpu_driver.errors import ModelFormatError, ModelNameError, ModelNotFoundError, ModelUnsupportedError
+from edgetpu_driver.errors import ModelNameError, ModelNotFoundError, ModelUnsupportedError
 from edgetpu_driver.files.compiled_file_names import COMPILED_SUFFIX, is_file, plain_stem
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.toolchain.edgetpu_compiler import PROGRAM
@@ -104,7 +105,7 @@ def examine(files: FilesOfModel, contents: Mapping[str, bytes]) -> Examination:
         if plan.unsupported_reason:
             raise ModelUnsupportedError(plan.unsupported_reason)
         if source is not None:
-            _check_pair(plan, source)
+            check_pair(plan, source)
         specs = plan.inputs, plan.outputs
     compiled = plan.edge_tpu_steps[0].model if plan is not None and len(plan.steps) == 1 else None
     sidecar = parse_sidecar(contents[files.sidecar.name]) if files.sidecar else None
@@ -128,16 +129,6 @@ def _builds(family: GraphFamily, name: str) -> bytes | None:
         return build_graph(name, [family])
     except ModelNameError:
         return None
-
-
-def _check_pair(plan: ModelPlan, graph: ModelPlan) -> None:
-    """Refuse a graph that is not the compiled model's source: inputs or outputs of the whole model differ."""
-    for ours, theirs in ((graph.inputs, plan.inputs), (graph.outputs, plan.outputs)):
-        if [(spec.shape, spec.dtype) for spec in ours] != [(spec.shape, spec.dtype) for spec in theirs]:
-            raise ModelFormatError(
-                f"its graph has {', '.join(map(str, ours))} where the compiled model has "
-                f"{', '.join(map(str, theirs))}: it was compiled from another graph"
-            )
 
 
 def _cpu_operators(plan: ModelPlan) -> tuple[str, ...]:
