@@ -229,3 +229,12 @@ def test_a_model_is_not_sent_as_a_program(
     path.write_bytes(compile_dense(make_dense(1)).file)
     code, error = error_of(capsys, command, path, "--backend", "virtual")
     assert (code, error.startswith(f"{path} is a model; expected a program")) == (1, True)
+
+
+@pytest.mark.parametrize("option", ["--serial", "--firmware"])
+def test_options_of_a_real_stick_are_refused_with_the_virtual_one(
+    program: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    code, error = error_of(capsys, "run", program, "--backend", "virtual", option, "A1")
+    reason = "which has one stick, with its firmware"
+    assert (code, error) == (1, f"expected no {option} with the backend virtual, {reason}; got A1")

@@ -31,9 +31,21 @@ def test_feedback_is_refused_where_it_is_ambiguous(
     assert capsys.readouterr().err == f"edgetpu: {message}\n"
 
 
-@pytest.mark.parametrize("option", ["--serial", "--port"])
-def test_the_cpu_has_no_stick_to_choose(graph: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
-    assert main(["run", str(graph), "--input", "x.npy", "--backend", "cpu", option, "2-1"]) == 1
+@pytest.mark.parametrize(
+    ("backend", "option", "reason"),
+    [
+        ("cpu", "--serial", "which has no stick"),
+        ("cpu", "--port", "which has no stick"),
+        ("cpu", "--firmware", "which has no stick"),
+        ("virtual", "--serial", "which has one stick, with its firmware"),
+        ("virtual", "--firmware", "which has one stick, with its firmware"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run x.tflite --input x.npy", "selftest"])
+def test_options_that_would_be_ignored_are_refused(
+    capsys: pytest.CaptureFixture[str], command: str, backend: str, option: str, reason: str
+) -> None:
+    assert main([*command.split(), "--backend", backend, option, "2-1"]) == 1
     assert capsys.readouterr().err == (
-        "edgetpu: expected no --serial and no --port with the backend cpu, which has no stick; got 2-1\n"
+        f"edgetpu: expected no {option} with the backend {backend}, {reason}; got 2-1\n"
     )

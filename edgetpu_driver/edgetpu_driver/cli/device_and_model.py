@@ -21,6 +21,12 @@ from edgetpu_driver.tflite.checks.file_checks import read_model_file
 PATIENT = ProcessLimits(load_seconds=120.0, run_seconds=120.0)
 """Limits of processes that run users' graphs: a person waits for one result and may interrupt."""
 
+_IGNORED = {
+    "cpu": (("serial", "port", "firmware"), "which has no stick"),
+    "virtual": (("serial", "firmware"), "which has one stick, with its firmware"),
+}
+"""The options that a backend would ignore, and why; given. A virtual stick is at the port asked for."""
+
 
 @contextmanager
 def opened(backend: Backend) -> Iterator[Backend]:
@@ -33,11 +39,8 @@ def opened(backend: Backend) -> Iterator[Backend]:
 
 
 def chosen(options: argparse.Namespace) -> Backend:
-    """The selected accelerator, not yet open. Raises InputError if a stick is selected for the CPU."""
-    if options.backend == "cpu" and (given := options.serial or options.port):
-        raise InputError(
-            f"expected no --serial and no --port with the backend cpu, which has no stick; got {given}"
-        )
+    """The selected accelerator, not yet open. Raises InputError for options that it would ignore."""
+    check_stick_options(options)
     return make_backend(
         options.backend,
         serial=options.serial,
@@ -46,6 +49,16 @@ def chosen(options: argparse.Namespace) -> Backend:
         preset=options.preset,
         limits=PATIENT,
     )
+
+
+def check_stick_options(options: argparse.Namespace) -> None:
+    """Raise InputError for an option of a real stick that the backend would ignore."""
+    ignored, reason = _IGNORED.get(options.backend, ((), ""))
+    for name in ignored:
+        if given := getattr(options, name):
+            raise InputError(
+                f"expected no --{name} with the backend {options.backend}, {reason}; got {given}"
+            )
 
 
 def default_firmware() -> str:

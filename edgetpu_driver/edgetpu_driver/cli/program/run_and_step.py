@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgetpu_driver.backends.factory import open_program_runner
-from edgetpu_driver.cli.device_and_model import default_firmware
+from edgetpu_driver.cli.device_and_model import check_stick_options, default_firmware
 from edgetpu_driver.cli.output_file import write_output
 from edgetpu_driver.cli.program.assemble_and_extract import program_bytes
 from edgetpu_driver.cli.terminal import Answer, Progress
@@ -95,6 +95,7 @@ def step(options: argparse.Namespace, progress: Progress) -> Answer:
 @contextlib.contextmanager
 def _opened(options: argparse.Namespace) -> Iterator[ProgramRunner]:
     """The open stick; it is reset at the end even after a second Ctrl-C."""
+    check_stick_options(options)
     runner = open_program_runner(
         options.backend,
         serial=options.serial,
