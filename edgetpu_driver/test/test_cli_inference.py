@@ -19,6 +19,7 @@ from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import Tensor, per_tensor
 from edgetpu_driver.tflite.model_writer import OperatorRecord, write_model
 from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_driver.toolchain.edgetpu_compiler import compile_command
 from testdata import GOLDEN, ModelFolder
 from testdata.graphs.compiled_graphs import compiled_graph, segments, source_graph
 
@@ -78,7 +79,7 @@ def test_run_refuses_a_plain_graph_on_a_stick_before_it_looks_for_one(
     builder.output(builder.softmax(builder.input("x", (1, 4), np.int8, scale=1.0, zero_point=0)))
     (tmp_path / "softmax.tflite").write_bytes(builder.build())
     assert main(["run", str(tmp_path / "softmax.tflite"), "--input", "x.raw"]) == 1
-    assert f"run `edgetpu models compile {tmp_path}/softmax.tflite`" in capsys.readouterr().err
+    assert f"run `{compile_command(tmp_path / 'softmax.tflite')}`" in capsys.readouterr().err
 
 
 def test_benchmark_counts_the_bytes_of_an_inference(graph: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ import pytest
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.tflite import model_reader
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.toolchain import edgetpu_compiler
 from edgetpu_driver.virtual.graph_packer import pack
 from testdata import ModelFolder
 from testdata.graphs.compiled_graphs import compiled_graph, source_graph
@@ -87,14 +88,26 @@ def test_info_says_why_a_model_cannot_run_over_usb(
     assert "not fully deterministic" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("compiler", "elsewhere"), [("/usr/bin/edgetpu_compiler", ""), (None, " --on USER@COMPUTER")]
+)
 def test_info_says_of_a_packed_graph_that_no_stick_runs_it(
-    capsys: pytest.CaptureFixture[str], graph: Path, tmp_path: Path
+    capsys: pytest.CaptureFixture[str],
+    graph: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    compiler: str | None,
+    elsewhere: str,
 ) -> None:
+    monkeypatch.setattr(edgetpu_compiler, "find_compiler", lambda: compiler)
     packed = tmp_path / "packed_edgetpu.tflite"
     packed.write_bytes(pack(graph.read_bytes(), name="packed"))
     main(["info", str(packed)])
     output = capsys.readouterr().out
-    assert "on usb         no: 'packed' is packed for the virtual stick, a real one cannot run it" in output
+    assert (
+        "on usb         no: 'packed' is packed for the virtual stick, a real one cannot run it; run "
+        f"`edgetpu models compile packed.tflite{elsewhere}`\n"
+    ) in output
     assert "on virtual     no: the virtual stick runs packed_edgetpu.tflite only with its graph" in output
 
 

@@ -15,13 +15,12 @@ import pytest
 from usb.core import USBError
 
 from edgetpu_driver.cli.doctor import command, computer, sticks
-from edgetpu_driver.cli.doctor import models as doctor_models
 from edgetpu_driver.cli.doctor.finding import Finding, State, missing
 from edgetpu_driver.cli.doctor.models import models
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.errors import DependencyMissingError
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
-from edgetpu_driver.toolchain import dense_graph
+from edgetpu_driver.toolchain import dense_graph, edgetpu_compiler
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from testdata import ModelFolder
 
@@ -311,7 +310,7 @@ def test_a_command_names_files_as_a_shell_takes_them(home: Path) -> None:
 def test_a_graph_without_a_compiled_model_wants_to_be_compiled(
     home: Path, monkeypatch: pytest.MonkeyPatch, compiler: str | None, elsewhere: str
 ) -> None:
-    monkeypatch.setattr(doctor_models, "find_compiler", lambda: compiler)
+    monkeypatch.setattr(edgetpu_compiler, "find_compiler", lambda: compiler)
     graph = GraphBuilder("copy")
     x = graph.input("x", (1, 2), np.uint8, scale=0.5, zero_point=128)
     graph.output(graph.quantize(x, np.int8, scale=0.5, zero_point=0, name="y"))

@@ -19,6 +19,7 @@ from edgetpu_driver.errors import (
 )
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.hosted_model import ModelState
+from edgetpu_driver.toolchain.edgetpu_compiler import compile_command
 from testdata.devices.fake_device import ONES, FakeBackend
 from testdata.timeouts import PATIENCE
 
@@ -78,7 +79,7 @@ class TestFindingFiles:
             host.load("uncompiled")
         assert str(failure.value) == (
             f"{models}/uncompiled.tflite is not compiled for the Edge TPU; "
-            f"run: edgetpu models compile {models}/uncompiled.tflite"
+            f"run: {compile_command(models / 'uncompiled.tflite')}"
         )
 
     @pytest.mark.parametrize("model", ["", "\0", "x" * 1000], ids=["empty", "zero byte", "too long"])

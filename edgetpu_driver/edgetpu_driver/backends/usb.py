@@ -16,6 +16,7 @@ from edgetpu_driver.errors import BusyError, DeviceLostError, EdgeTpuError, Mode
 from edgetpu_driver.files.compiled_file_names import COMPILED_SUFFIX, is_compiled, plain_stem
 from edgetpu_driver.files.detached_reading import DetachedReading, no_answer
 from edgetpu_driver.toolchain.dense_compiler import compile_dense, is_dense
+from edgetpu_driver.toolchain.edgetpu_compiler import compile_command
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ class StickBackend:
         if self.simulated or model.compiler != VIRTUAL_COMPILER:
             return ""
         return (
-            f"'{model.name}' is packed for the virtual stick, a real one cannot run it; run `edgetpu "
-            f"models compile {model.name}.tflite`"
+            f"'{model.name}' is packed for the virtual stick, a real one cannot run it; run "
+            f"`{compile_command(f'{model.name}.tflite')}`"
         )
 
     def adopt(self, model: ParsedModel) -> None:

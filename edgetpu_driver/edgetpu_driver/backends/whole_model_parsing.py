@@ -19,6 +19,7 @@ from edgetpu_driver.files.compiled_file_names import is_compiled, plain_stem, wh
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import each_parsed_once
 from edgetpu_driver.toolchain.dense_compiler import is_dense
+from edgetpu_driver.toolchain.edgetpu_compiler import compile_command
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +87,7 @@ def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> Parsed
     if not backend.uncompiled and not (len(files) == 1 and is_dense(files[0][1])):
         path = files[0][0]
         raise ModelFormatError(
-            f"{path.name} is not compiled for the Edge TPU: run `edgetpu models compile {path}`, or use the "
+            f"{path.name} is not compiled for the Edge TPU: run `{compile_command(path)}`, or use the "
             "backend cpu or virtual"
         )
     parts: dict[EdgeTpuStep, ParsedModel] = {}

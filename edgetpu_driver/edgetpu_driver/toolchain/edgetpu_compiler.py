@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -89,6 +90,15 @@ def find_compiler(program: str | None = None) -> str | None:
     if found is None and program is not None:
         raise CompilerError(f"expected the program {PROGRAM}; {program} is not an executable file")
     return found
+
+
+def compile_command(graph: Path | str) -> str:
+    """The command that compiles a graph for a real stick: on another computer if there is no compiler here.
+
+    Without a compiler and --on it would pack the graph for the virtual stick.
+    """
+    elsewhere = "" if find_compiler() else " --on USER@COMPUTER"
+    return f"edgetpu models compile {shlex.quote(str(graph))}{elsewhere}"
 
 
 def compile_graphs(

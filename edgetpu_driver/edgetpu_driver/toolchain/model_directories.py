@@ -30,6 +30,7 @@ from edgetpu_driver.files.detached_reading import RETRY_AFTER
 from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.toolchain.dense_compiler import is_dense
+from edgetpu_driver.toolchain.edgetpu_compiler import compile_command
 from edgetpu_driver.toolchain.graph_catalogue import named_graph
 from edgetpu_driver.toolchain.retargeting.compiled_sources import (
     graphs_by_form,
@@ -271,7 +272,7 @@ class ModelDirectories:
         )
         if graph is not None:
             return ModelUnsupportedError(
-                f"{graph} is not compiled for the Edge TPU; run: edgetpu models compile {graph}"
+                f"{graph} is not compiled for the Edge TPU; run: {compile_command(graph)}"
             )
         return ModelNotFoundError(f"no {' or '.join(names)} in {self._described()}; {self._hint(model)}")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from edgetpu_driver.cli.doctor.finding import Finding, fine, note
 from edgetpu_driver.cli.models.model_folder import FilesOfModel, examine, models_in
 from edgetpu_driver.errors import EdgeTpuError
-from edgetpu_driver.toolchain.edgetpu_compiler import find_compiler
+from edgetpu_driver.toolchain.edgetpu_compiler import compile_command
 
 _REPLACE = "put the model in its place, or remove it"
 
@@ -43,10 +43,8 @@ def _model(files: FilesOfModel, backend: str) -> Finding:
             f"{seen.use}; runs on {where}, not on {backend}, which needs its graph",
             shlex.join(["cp", f"{files.name}.tflite", str(files.present[0].parent)]),
         )
-    # Without the compiler, the command packs the graph for the virtual stick only.
-    elsewhere = "" if find_compiler() else " --on USER@COMPUTER"
     return note(
         subject,
         f"{seen.use}; runs on {where}, not on {backend}",
-        f"edgetpu models compile {shlex.quote(str(files.graph))}{elsewhere}",
+        compile_command(files.graph),
     )
