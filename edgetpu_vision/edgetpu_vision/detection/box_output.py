@@ -67,15 +67,16 @@ class OutputRoles:
         tensor = self.description.quantised(spec)
         if is_symmetric(tensor):
             return always_probabilities(tensor) is False
-        limits = self._range(spec)
+        limits = self.range_of(spec)
         return limits is not None and limits[0] < _LOGITS_BELOW
 
     def looks_encoded(self, spec: TensorSpec) -> bool | None:
         """Whether the range of boxes is that of offsets from anchors; None if it does not tell."""
-        limits = self._range(spec)
+        limits = self.range_of(spec)
         return None if limits is None else limits[0] < -_NEGATIVE_SHARE * limits[1]
 
-    def _range(self, spec: TensorSpec) -> tuple[float, float] | None:
+    def range_of(self, spec: TensorSpec) -> tuple[float, float] | None:
+        """The range of an output; None if it does not tell the sign of the values."""
         return real_range(self.description.quantised(spec))
 
     def _by_operator(self, spec: TensorSpec) -> _Role | None:
@@ -92,7 +93,7 @@ class OutputRoles:
 
     def _by_range(self, spec: TensorSpec) -> _Role | None:
         """The role of an output by its range: logits may be negative, and coordinates in px are large."""
-        limits = self._range(spec)
+        limits = self.range_of(spec)
         if limits is None:
             return None
         if self.are_logits(spec):

@@ -12,6 +12,7 @@ from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.detection.anchor_values import Table
 from edgetpu_vision.detection.box_output import BOX, OutputRoles
+from edgetpu_vision.detection.corner_boxes import corner_boxes_head
 from edgetpu_vision.detection.head import Head
 from edgetpu_vision.detection.post_process_head import PostProcessHead
 from edgetpu_vision.detection.ssd_anchors import published_anchors, ssd_anchors
@@ -35,7 +36,8 @@ _IOU_THRESHOLD = 0.6
 """Overlap for suppression in the same models: the threshold of the published SSD configurations."""
 _ANCHORS_UNKNOWN = (
     "; boxes and scores as those of an SSD need its anchors, which this file does not have: take a model "
-    "that ends with TFLite_Detection_PostProcess, or give Detector(anchors=..)"
+    "that ends with TFLite_Detection_PostProcess, or give Detector(anchors=..); boxes that the model decodes "
+    "to corners have to be quantised, as parts of the image, beside probabilities of background and object"
 )
 _OF_YOLOV3 = ": if these are the outputs of a YOLOv3 or v4, name the head yolov3 or yolov4"
 
@@ -77,6 +79,9 @@ def recognise_head(
         head = head or _ssd_head(outputs, size, description, anchors, roles, named=name == "ssd")
     if head is None and name != "ssd":
         head = yolo_head(outputs, size, _yolo_hints(name, description, labels, anchors), roles)
+    if head is None and not name:
+        found = (corner_boxes_head(*pair, size, roles) for pair in _box_and_score_lists(outputs))
+        head = next((each for each in found if each is not None), None)
     if head is None:
         came = ", ".join(map(str, all_outputs)) or "none"
         hints = _yolo_hints("yolov3", description, labels, anchors)

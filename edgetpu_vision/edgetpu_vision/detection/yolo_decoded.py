@@ -89,7 +89,7 @@ class DecodedHead(Head):
         anchors, classes, scores = anchors[kept], classes[kept], scores[kept]
         all_rows = self._boxes.of(outputs)
         if self._are_corners is None:  # the boxes of all cells decide, in the first image with an object
-            self._are_corners = _are_corners(all_rows)
+            self._are_corners = are_corners(all_rows)
         rows = self._boxes.real(all_rows[anchors])
         angles = None if self._angle is None else rows[:, self._angle]
         weights = None
@@ -189,7 +189,7 @@ def centres(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
     return half * boxes[:, :2] + half * boxes[:, 2:4]
 
 
-def _are_corners(boxes: NDArray[Any]) -> bool:
+def are_corners(boxes: NDArray[Any]) -> bool:
     """Whether boxes of all cells, [n, 4], are corners: the second one is never left of or above the first.
 
     If they were centres and sizes, many sizes would be less than the centres, which cover the whole image.
