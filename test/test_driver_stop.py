@@ -90,7 +90,14 @@ def hanging(ros_domain: int, model_dir: Path) -> Iterator[Start]:  # noqa: ARG00
     programs.close()
 
 
-@pytest.mark.parametrize("where", ["parse", "attach", "run"])
+def test_a_start_that_waits_for_a_model_is_given_up(hanging: Start) -> None:
+    process = hanging("parse")
+    process.terminate()
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, [line for line in errors.splitlines() if "INFO" not in line]) == (0, [])
+
+
+@pytest.mark.parametrize("where", ["attach", "run"])
 def test_a_hanging_load_or_inference_does_not_keep_it(hanging: Start, where: str) -> None:
     process = hanging(where)
     process.terminate()

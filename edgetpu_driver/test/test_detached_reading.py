@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -55,6 +56,21 @@ class TestReading:
         with pytest.raises(ModelFormatError, match="damaged"):
             reading.result()
         assert reading.result() == 5
+
+    def test_the_error_of_a_request_to_stop_ends_the_wait(self) -> None:
+        finish, stop = threading.Event(), Future[None]()
+
+        def read() -> int:
+            stop.set_exception(RuntimeError("stopped"))
+            finish.wait(PATIENCE)
+            return 5
+
+        reading = DetachedReading(read, THEY, PATIENCE)
+        with pytest.raises(RuntimeError, match="stopped"):
+            reading.result(stop)
+        finish.set()
+        assert reading.result() == 5
+        assert DetachedReading(lambda: 6, THEY, PATIENCE).result(Future()) == 6
 
     def test_an_error_that_was_raised_is_freed_at_once(self) -> None:
         """With what its frames refer to, such as the content of a damaged file."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, wait
-from typing import Generic, TypeVar
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any, Generic, TypeVar
 
 from edgetpu_driver.errors import BusyError, EdgeTpuError
 
@@ -36,15 +36,18 @@ class DetachedReading(Generic[T]):
         self._give_up = 0.0
         """When callers of the pending reading give up, monotonic s."""
 
-    def result(self) -> T:
-        """Return the result of `read` or raise its error; raise the error of `late` if it takes too long."""
+    def result(self, stop: Future[Any] | None = None) -> T:
+        """Return the result of `read` or raise its error; raise the error of `late` if it takes too long.
+
+        stop: a future whose error, if it comes first, ends the wait and is raised.
+        """
         with self._lock:
             if self._pending is None:
                 self._give_up = time.monotonic() + (LONGEST if self._longest is None else self._longest)
                 self._pending = _detached(self._read)
             pending = self._pending
         try:
-            if wait([pending], max(self._give_up - time.monotonic(), 0.0)).done:
+            if _is_done(pending, self._give_up, stop):
                 with self._lock:
                     if self._pending is pending:
                         self._pending = None
@@ -52,6 +55,15 @@ class DetachedReading(Generic[T]):
         finally:
             del pending  # the traceback of an error refers to this frame: no reference cycle
         raise self._late()
+
+
+def _is_done(pending: Future[Any], give_up: float, stop: Future[Any] | None) -> bool:
+    """Wait for a future until this time, monotonic s; raise the error of `stop` if that comes first."""
+    either = [pending] if stop is None else [pending, stop]
+    wait(either, max(give_up - time.monotonic(), 0.0), return_when=FIRST_COMPLETED)
+    if not pending.done() and stop is not None and stop.done():
+        stop.result()
+    return pending.done()
 
 
 def no_answer(what: str) -> BusyError:

@@ -28,7 +28,9 @@ from edgetpu_driver.node_kit.diagnostics import FailureDiagnostic
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_LATCHED
 from edgetpu_driver.node_kit.printable_text import one_line
+from edgetpu_driver.node_kit.process import stop_request
 from edgetpu_driver.node_kit.process.spin import settle_memory_again
+from edgetpu_driver.node_kit.process.stop_request import StopRequestedError
 from edgetpu_driver.nodes.device_status_messages import device_status
 from edgetpu_driver.nodes.driver_diagnostics import diagnostic, stick_diagnostic, stick_warnings
 from edgetpu_driver.nodes.driver_parameters import SETTINGS, client_limits, default_firmware
@@ -84,6 +86,8 @@ class DriverNode(BaseNode, LifecycleNode):
         self._host: ModelHost | None = None
         self._lifecycle = "unconfigured"
         self._problem = ""
+        self._stop: StopRequestedError | None = None
+        """Why no models are loaded any more; None if they are."""
         self._starting = False
         self._has_rivals = False
         self._failures = FailureDiagnostic()
@@ -111,6 +115,8 @@ class DriverNode(BaseNode, LifecycleNode):
         success = TransitionCallbackReturn.SUCCESS
         self._starting = True
         if self.trigger_configure() != success or self.trigger_activate() != success:
+            if self._stop is not None:
+                raise self._stop
             raise FatalError(self._problem or "cannot configure: an unexpected error, see above")
         self._starting = False
 
@@ -122,6 +128,9 @@ class DriverNode(BaseNode, LifecycleNode):
         except EdgeTpuError as error:
             self._problem = f"cannot configure: {error}"
             host = None
+        except StopRequestedError as stop:
+            self._stop = stop
+            return TransitionCallbackReturn.FAILURE
         if host is None:
             if not self._starting:
                 self.get_logger().error(self._problem)
@@ -134,7 +143,7 @@ class DriverNode(BaseNode, LifecycleNode):
         return super().on_configure(state)
 
     def _make_host(self) -> ModelHost:
-        """Make the host of the devices, and load the models. Raises EdgeTpuError."""
+        """Make the host of the devices, and load the models. Raises EdgeTpuError, StopRequestedError."""
         values, backends = self.values, self.make_backends()
         host = ModelHost(
             backends,
@@ -154,7 +163,7 @@ class DriverNode(BaseNode, LifecycleNode):
                 load = functools.partial(host.load, segments if len(segments) > 1 else segments[0])
                 text = f"model '{model}' is not loaded after {LONGEST_LOAD:g} s; do model_dirs answer?"
                 late = functools.partial(UnavailableError, text)
-                self._warn_of(DetachedReading(load, late, LONGEST_LOAD).result())
+                self._warn_of(DetachedReading(load, late, LONGEST_LOAD).result(stop_request.future()))
         except BaseException:
             host.end(CLOSE_SECONDS)  # its threads refer to the processes of graphs
             raise

@@ -33,6 +33,7 @@ from edgetpu_driver.node_kit.middleware.fast_dds_memory.killed_processes import 
 )
 from edgetpu_driver.node_kit.middleware.fast_dds_memory.lost_ports import LOOK_PERIOD, PortWatch
 from edgetpu_driver.node_kit.printable_text import one_line
+from edgetpu_driver.node_kit.process import stop_request
 from edgetpu_driver.node_kit.process.periodic import Periodic
 from edgetpu_driver.node_kit.process.process_end import (
     EXIT_FAILURE,
@@ -43,6 +44,7 @@ from edgetpu_driver.node_kit.process.process_end import (
 )
 from edgetpu_driver.node_kit.process.python_log import RosLogHandler, python_log_to_ros
 from edgetpu_driver.node_kit.process.respawn_limit import EXIT_USAGE
+from edgetpu_driver.node_kit.process.stop_request import StopRequestedError
 from edgetpu_driver.node_kit.process.stop_signals import stop_signals
 from edgetpu_driver.node_kit.process.unused_memory import RELEASE_PERIOD, release_unused_memory
 
@@ -88,6 +90,8 @@ def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
         for node in nodes:
             executor.add_node(node)
         _spin(executor, stop)
+    except StopRequestedError:
+        pass  # a node was being made
     except Exception as error:
         status = EXIT_FAILURE if error in reported else _report(error, nodes)
     finally:
@@ -110,6 +114,8 @@ def _start(make_nodes: Callable[[], Sequence[Node]], nodes: list[Node], reported
     """Add the nodes that are made to `nodes`, and failures that were reported to `reported`."""
 
     def report(error: Exception) -> None:
+        if isinstance(error, StopRequestedError):
+            return
         reported.append(error)
         end_within(STOP_DEADLINE)
         _report(error, nodes)
@@ -193,6 +199,7 @@ class _StopSignal:
     """
 
     def __init__(self) -> None:
+        stop_request.renew()
         self.requested = False
         self._executor: Executor | None = None
         self._lock = threading.Lock()
@@ -222,6 +229,7 @@ class _StopSignal:
 
     def _listen(self) -> None:
         self._receiver.recv(1)
+        stop_request.request()
         with self._lock:
             self.requested = True
             if self._executor is not None:
