@@ -12,7 +12,7 @@ import skimage.data
 from numpy.typing import NDArray
 
 from accuracy.scenes.photographs import as_pixels
-from edgetpu_perception.camera_intrinsics import Pinhole
+from edgetpu_perception.camera_intrinsics import Pinhole, undistorted
 from testdata import DATA
 
 Matrix = NDArray[np.float64]
@@ -112,7 +112,10 @@ class Turntable:
     def __init__(
         self, panorama: Panorama, camera: Pinhole, noise: float = 2.0, samples: int = SAMPLES
     ) -> None:
-        """`noise`: standard deviation of each pixel, grey levels; `samples` per pixel along each axis."""
+        """`noise`: standard deviation of each pixel, grey levels; `samples` per pixel along each axis.
+
+        Raises ValueError for a lens that shows nothing at some pixel.
+        """
         self.camera = camera
         self._panorama = panorama
         self._noise = noise
@@ -121,7 +124,9 @@ class Turntable:
         pixels = np.stack(np.meshgrid(u, v), axis=-1).reshape(-1, 1, 2)
         matrix = np.array([[camera.fx, 0, camera.cx], [0, camera.fy, camera.cy], [0, 0, 1]])
         coefficients = np.array(camera.distortion or (0.0, 0.0, 0.0, 0.0))
-        plane = cv2.undistortPoints(pixels, matrix, coefficients).reshape(v.size, u.size, 2)
+        plane = undistorted(pixels, matrix, coefficients).reshape(v.size, u.size, 2)
+        if np.isnan(plane).any():
+            raise ValueError(f"expected a lens that shows something at every pixel; got {camera}")
         self._rays = np.dstack([plane, np.ones_like(plane[..., :1])]).astype(np.float32)
 
     def image(self, turned: Matrix, random: np.random.Generator) -> NDArray[np.uint8]:
