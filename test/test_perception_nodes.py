@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import array
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +19,18 @@ from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import TwistWithCovarianceStamped
 from sensor_msgs.msg import Image
-from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 
-from edgetpu_msgs.msg import ErrorCode, Flow, Heading, PatternMatch, ServoError, TimeToContact
+from edgetpu_msgs.msg import ErrorCode, ServoError
 from edgetpu_msgs.srv import ListModels, SetTemplate
 from testdata.running_nodes.node_with_driver import NodeWithDriver
+from testdata.running_nodes.shown_images import RESULTS, Camera, header, image_message
 
 PERCEPTION = "edgetpu_perception"
 SIZE = 256
 FIELD_OF_VIEW = 1.0
 FOCAL_LENGTH = SIZE / 2 / math.tan(FIELD_OF_VIEW / 2)
 MIDDLE = (SIZE - 1) / 2
-
-RESULTS = {
-    "looming": (TimeToContact, "time_to_contact"),
-    "optical_flow": (Flow, "flow"),
-    "pattern_tracker": (PatternMatch, "match"),
-    "visual_compass": (Heading, "heading"),
-}
 
 
 def texture(seed: int = 5) -> np.ndarray:
@@ -57,6 +50,10 @@ def window(x: int, y: int) -> np.ndarray:
     return np.ascontiguousarray(TEXTURE[y : y + SIZE, x : x + SIZE])
 
 
+VIEW = window(300, 400)
+PATCH, OTHER_PATCH = VIEW[100:164, 60:124], VIEW[30:94, 120:184]
+
+
 def magnified(scale: float) -> np.ndarray:
     """The texture seen straight on, larger by `scale`."""
     matrix = np.array([[scale, 0, MIDDLE - scale * 512], [0, scale, MIDDLE - scale * 512]])
@@ -73,67 +70,6 @@ def turned(yaw: float) -> np.ndarray:
     return cv2.warpPerspective(TEXTURE, to_wall, (SIZE, SIZE), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP)
 
 
-def header(seconds: float) -> Header:
-    nanoseconds = round(seconds * 1e9)
-    stamp = Time(sec=nanoseconds // 10**9, nanosec=nanoseconds % 10**9)
-    return Header(stamp=stamp, frame_id="camera_optical_frame")
-
-
-def image_message(seconds: float, image: np.ndarray) -> Image:
-    height, width = image.shape
-    data = array.array("B", image.tobytes())
-    return Image(header=header(seconds), height=height, width=width, encoding="mono8", step=width, data=data)
-
-
-class Camera:
-    """Publishes images for nodes, and collects what they make of them."""
-
-    def __init__(self, graph: Any, topic: str, nodes: dict[str, str]) -> None:
-        """`nodes`, of one process: name of each node's results -> its fully qualified name."""
-        self._graph = graph
-        self._images = graph.node.create_publisher(Image, topic, 10)
-        self.results = {
-            kind: graph.collect(RESULTS[kind][0], f"{name}/{RESULTS[kind][1]}")
-            for kind, name in nodes.items()
-        }
-        graph.spin_until(lambda: self._images.get_subscription_count() == 1)
-
-    def warm_up(self) -> Camera:
-        """Show black images until the last has all results: nodes join, and the driver begins, at leisure."""
-        tenths = iter(range(1, 1000))
-
-        def answered() -> bool:
-            seconds = next(tenths) / 10
-            self._images.publish(shown := image_message(seconds, np.zeros((32, 32), np.uint8)))
-
-            def has_come() -> bool:
-                return all(each and each[-1].header == shown.header for each in self.results.values())
-
-            self._graph.spin_for(seconds, has_come)  # longer each time
-            return has_come()
-
-        self._graph.spin_until(answered)
-        return self
-
-    def show(self, seconds: float, image: np.ndarray) -> dict[str, Any]:
-        """Publish one image and wait for the result of each node."""
-        message = image_message(seconds, image)
-        for results in self.results.values():
-            results.clear()
-        self._images.publish(message)
-
-        def answers() -> dict[str, Any]:
-            return {
-                kind: result
-                for kind, results in self.results.items()
-                for result in results
-                if result.header == message.header
-            }
-
-        self._graph.spin_until(lambda: len(answers()) == len(self.results))
-        return answers()
-
-
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("perception_models")
@@ -145,8 +81,13 @@ def parameters(models: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def processes(start_node: Callable[..., Any], models: Path, parameters: dict[str, Any]) -> dict[str, Any]:
-    """A driver, the nodes each with a camera of its own, and all nodes in one process."""
+def processes(
+    start_node: Callable[..., Any], models: Path, parameters: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """A driver, the nodes each with a camera of its own, and all nodes in one process.
+
+    In the end each is asked to stop, which it does in time and without complaints.
+    """
     driver = {"backend": "cpu", "model_dirs": f"['{models}']"}
     started = {"edgetpu": start_node("edgetpu_driver", "edgetpu_node", **driver)}
     for name in RESULTS:
@@ -158,7 +99,10 @@ def processes(start_node: Callable[..., Any], models: Path, parameters: dict[str
         *("--", "--nodes", ",".join(RESULTS)),
         **driver | parameters,
     )
-    return started
+    with ExitStack() as stops:  # which stops the others if one fails
+        for process in started.values():
+            stops.callback(process.stop)
+        yield started
 
 
 @pytest.fixture(scope="module")
@@ -261,10 +205,21 @@ def test_the_heading_can_be_reset(show: Callable[..., Any], graph: Any) -> None:
     assert result.yaw == pytest.approx(0.0, abs=math.radians(0.1))
 
 
-def test_without_a_template_nothing_is_found(show: Callable[..., Any], graph: Any) -> None:
-    result = show("pattern_tracker", 400.0, window(300, 400))
+def test_without_a_template_nothing_is_found(
+    start_briefly: Callable[..., Any],
+    graph: Any,
+    processes: dict[str, Any],  # noqa: ARG001
+    parameters: dict[str, Any],
+) -> None:
+    remappings = ("-r", "image:=/new_camera", "-r", "__node:=new")
+    start_briefly(PERCEPTION, "pattern_tracker", *remappings, **parameters)
+    camera = Camera(graph, "/new_camera", {"pattern_tracker": "/new"}).warm_up()
+    result = camera.show(400.0, window(300, 400))["pattern_tracker"]
     assert not result.valid
     assert all(map(math.isnan, (result.x, result.y, result.score)))
+
+
+def test_a_template_without_contrast_is_refused(graph: Any, cameras: dict[str, Camera]) -> None:  # noqa: ARG001
     patch = image_message(0, np.full((64, 64), 90, np.uint8))
     refusal = graph.call(SetTemplate, "/pattern_tracker/set_template", patch=patch)
     assert not refusal.success
@@ -280,24 +235,37 @@ def test_a_malformed_template_is_refused(graph: Any, cameras: dict[str, Camera])
     assert "wrong step" in refusal.message
 
 
-def test_a_template_is_found_where_it_is(show: Callable[..., Any], graph: Any) -> None:
-    view = window(300, 400)
-    for patch in (view[30:94, 120:184], view[100:164, 60:124]):
-        sent = {"patch": image_message(0, patch), "view": image_message(0, view)}
+@pytest.fixture
+def set_template(graph: Any, cameras: dict[str, Camera]) -> Callable[[np.ndarray], None]:  # noqa: ARG001
+    """Sets a patch of VIEW as the template of both pattern trackers."""
+
+    def set_template(patch: np.ndarray) -> None:
+        sent = {"patch": image_message(0, patch), "view": image_message(0, VIEW)}
         for node in ("pattern_tracker", "alone/pattern_tracker"):
             while NodeWithDriver.is_late(answer := graph.call(SetTemplate, f"/{node}/set_template", **sent)):
                 graph.spin_for(0.5)
             assert (answer.success, answer.error.value) == (True, ErrorCode.NONE), answer.message
             assert answer.runner_up_score < 0.9
-        show("pattern_tracker", 400.5, view)
-    result = show("pattern_tracker", 401.0, view)
+
+    return set_template
+
+
+def test_a_template_is_found_where_it_is(show: Callable[..., Any], set_template: Callable[..., None]) -> None:
+    for patch in (OTHER_PATCH, PATCH):
+        set_template(patch)
+        show("pattern_tracker", 400.5, VIEW)
+    result = show("pattern_tracker", 401.0, VIEW)
     assert result.valid
     assert (result.x, result.y) == pytest.approx((91.5, 131.5), abs=0.2)
     assert (result.width, result.height) == pytest.approx((64, 64), rel=1e-3)
     assert result.score > 0.99
 
 
-def test_the_template_that_was_set_is_steered_by(show: Callable[..., Any], graph: Any) -> None:
+def test_the_template_that_was_set_is_steered_by(
+    show: Callable[..., Any], set_template: Callable[..., None], graph: Any
+) -> None:
+    set_template(PATCH)
+    show("pattern_tracker", 401.0, VIEW)
     servo_errors = graph.collect(ServoError, "/pattern_tracker/servo_error")
     graph.meet("/pattern_tracker")
     # The window has moved right by 9 px and up by 30: the pattern is further left and down.
@@ -310,22 +278,33 @@ def test_the_template_that_was_set_is_steered_by(show: Callable[..., Any], graph
     assert math.isnan(show("pattern_tracker", 401.2, window(20, 20)).x)  # it is out of view
 
 
-def test_templates_are_weights_of_a_model_of_the_nodes_own(graph: Any) -> None:
-    versions = {
-        info.name: info.weights_version for info in graph.call(ListModels, "/edgetpu/list_models").models
-    }
-    assert versions["pattern_tracker/pattern_64x64_16x16"] >= 2  # more if the driver was late
+def test_templates_are_weights_of_a_model_of_the_nodes_own(
+    set_template: Callable[..., None], graph: Any
+) -> None:
+    def version() -> int:
+        models = graph.call(ListModels, "/edgetpu/list_models").models
+        (found,) = (each for each in models if each.name == "pattern_tracker/pattern_64x64_16x16")
+        return int(found.weights_version)
+
+    before = version()
+    set_template(PATCH)
+    set_template(OTHER_PATCH)
+    assert version() >= before + 2  # more if the driver was late
 
 
 def test_a_template_can_come_from_a_file(
-    start_node: Callable[..., Any], graph: Any, tmp_path: Path, parameters: dict[str, Any]
+    start_briefly: Callable[..., Any],
+    graph: Any,
+    processes: dict[str, Any],  # noqa: ARG001
+    tmp_path: Path,
+    parameters: dict[str, Any],
 ) -> None:
     path = tmp_path / "pattern.png"
-    cv2.imwrite(str(path), window(300, 400)[100:164, 60:124])
+    cv2.imwrite(str(path), PATCH)
     remappings = ("-r", "image:=/filed_camera", "-r", "__node:=filed")
-    start_node(PERCEPTION, "pattern_tracker", *remappings, template=path, **parameters)
+    start_briefly(PERCEPTION, "pattern_tracker", *remappings, template=path, **parameters)
     camera = Camera(graph, "/filed_camera", {"pattern_tracker": "/filed"}).warm_up()
-    result = camera.show(410.0, window(300, 400))["pattern_tracker"]
+    result = camera.show(410.0, VIEW)["pattern_tracker"]
     assert (result.x, result.y) == pytest.approx((91.5, 131.5), abs=0.2)
 
 
@@ -393,8 +372,3 @@ def test_the_debug_image_is_drawn_in_the_size_of_the_image(
     assert (pictures[0].encoding, pictures[0].height, pictures[0].width) == ("rgb8", SIZE, SIZE)
     picture = np.frombuffer(pictures[0].data, np.uint8).reshape(SIZE, SIZE, 3)
     assert len(np.unique(picture[..., 0] == picture[..., 1])) == 2  # something coloured on the grey image
-
-
-@pytest.mark.parametrize("name", [*RESULTS, "alone", "edgetpu"])
-def test_it_stops_cleanly(processes: dict[str, Any], name: str) -> None:
-    processes[name].stop()
