@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.weights.real_arrays import real_array
+from edgetpu_matrix.spectrum.long_bursts import LongBursts
 from edgetpu_matrix.spectrum.stamp_timing import interpolate, stamp_timing
 
 MOST_LATE_ARRIVAL = 24.0
@@ -75,6 +76,7 @@ class SampleBlocks:
         self._samples = np.zeros(0)
         self._stamps = np.zeros(0)
         self._sequence = 0
+        self._bursts = LongBursts()
 
     def add(self, samples: ArrayLike, stamp: float) -> list[SampleBlock]:
         """Take samples, float [n], of which the last was taken at `stamp` s; return the blocks now complete.
@@ -82,7 +84,7 @@ class SampleBlocks:
         A stamp that goes back restarts the stream. If the rate is measured, so do missing samples: late
         stamps that the following ones do not make up for. Raises InputError for another shape, for NaN,
         values above LARGEST and infinite stamps; if the rate is measured, also for several samples with one
-        stamp and for stamps that do not advance.
+        stamp, for stamps that do not advance, and for times of arrival in bursts as long as a block.
         """
         values = real_array(samples, "samples").astype(np.float64, copy=False)
         if values.ndim != 1:
@@ -117,12 +119,20 @@ class SampleBlocks:
                 raise InputError(
                     f"expected stamps that advance, or a sample rate; got {stamps[0]:g} s {len(stamps)} times"
                 )
+            if self.arrival_stamps:
+                self._bursts.begin_block(stamps)
             timing = stamp_timing(stamps, MOST_LATE_ARRIVAL if self.arrival_stamps else 0.0)
             if timing.first_after_gap:
                 self.gaps += 1
                 self._sequence = 0
                 self._remove(timing.first_after_gap)
                 return None
+            if self.arrival_stamps and self._bursts.size:
+                self._remove(self.hop)
+                raise InputError(
+                    f"expected a sample rate: messages without stamps come in bursts, the last of "
+                    f"{self._bursts.size}, and a block of {self.length} has less than five of them"
+                )
             kind = Timing.EVEN
             if self.arrival_stamps or timing.bursts:
                 kind = Timing.SPREAD
@@ -136,4 +146,5 @@ class SampleBlocks:
         return block
 
     def _remove(self, count: int) -> None:
+        self._bursts.advance(self._stamps[:count])
         self._samples, self._stamps = self._samples[count:], self._stamps[count:]
