@@ -16,8 +16,10 @@ class Value:
     field: str
     meaning: str
     unit: str
-    sigma: str | None = None  # name of the field with its standard deviation
-    tolerance: float | None = None  # largest error of a result that counts as right
+    sigma: str | None = None
+    """Name of the field with its standard deviation."""
+    tolerance: float | None = None
+    """Largest error of a result that counts as right."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +31,13 @@ class DemoNode:
     executable: str
     results: ResultTopic
     values: tuple[Value, ...]
-    marker: tuple[str, str] | None = None  # fields of a position in the picture, in units of `marker_unit`
+    marker: tuple[str, str] | None = None
+    """Fields of a position in the picture, in units of `marker_unit`."""
     parameters: frozenset[str] = frozenset()
-    needs_model: bool = False  # whether the user has to provide its model
-    marker_unit: str = "half"  # "half": from -1 at the first pixel's centre to 1 at the last one's; or "px"
+    needs_model: bool = False
+    """Whether the user has to provide its model."""
+    marker_unit: str = "half"
+    """"half": from -1 at the first pixel's centre to 1 at the last one's; or "px"."""
 
     @property
     def topic(self) -> str:

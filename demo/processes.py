@@ -21,21 +21,25 @@ from edgetpu_driver.node_kit.installed_nodes.installed_executables import instal
 from edgetpu_driver.node_kit.middleware.middleware_profile import DEFAULT_DRIVER, profile_settings
 from edgetpu_driver.node_kit.process.process_end import starter_environment
 
-CONFIG = Path(__file__).resolve().parents[1] / "config"  # the same as in the launch file
+CONFIG = Path(__file__).resolve().parents[1] / "config"
+"""The same as in the launch file."""
 PARAMETERS = CONFIG / "edgetpu.yaml"
 _reservations: list[IO[str]] = []
-STOP_TIMEOUT = 2.7  # s between the interrupt and the kill
+STOP_TIMEOUT = 2.7
+"""Seconds between the interrupt and the kill. Derived: more than STOP_DEADLINE of a process of nodes."""
 
 
 @dataclass(frozen=True)
 class Process:
     """A ROS node to run in a separate process."""
 
-    name: str  # of the node
+    name: str
+    """Name of the node."""
     package: str
     executable: str
     parameters_file: Path | None = None
-    parameters: tuple[tuple[str, str], ...] = ()  # in addition to the file
+    parameters: tuple[tuple[str, str], ...] = ()
+    """In addition to the file."""
     remappings: tuple[tuple[str, str], ...] = ()
 
     def command(self) -> list[str]:

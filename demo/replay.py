@@ -32,11 +32,16 @@ from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_LATCHED
 from edgetpu_driver.node_kit.node_table import DRIVER
 from edgetpu_msgs.msg import DeviceStatus
 
-DEBUG_TOPIC = "debug_image"  # below the name of a node
+DEBUG_TOPIC = "debug_image"
+"""Topic of a node's debug images, below its name."""
 RELIABLE = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
-TICK = 0.05  # s between two checks of the processes while no message arrives
-SETTLE = 10.0  # most s that the first camera_info may take to every node before its image is published
-MOST_LOST = 3  # images in a row without a result before the replay gives up
+TICK = 0.05
+"""Seconds between two checks of the processes while no message arrives. Uncritical."""
+SETTLE = 10.0
+"""Longest time, s, that the first camera_info may take to every node before its image is published.
+Uncritical: it is published sooner if all nodes are connected."""
+MOST_LOST = 3
+"""Number of images in a row without a result after which the replay gives up. Uncritical."""
 # In the diagnostics of a perception node: messages when only images are missing, and counters of images
 # without a result.
 IDLE = {"ok", "no images"}
@@ -99,8 +104,10 @@ class Replay:
         self._check = check
         self._nodes = {node.name: _Node(Collector(node.name, node.topic)) for node in nodes}
         self._driver = DeviceStatus(message="no sign of it yet")
-        self._unreadable = 0  # number of images of the bag that could not be published
-        self._lost = 0  # number of images in a row without an answer
+        self._unreadable = 0
+        """Number of images of the bag that could not be published."""
+        self._lost = 0
+        """Number of images in a row without an answer."""
         self.debug_frames = DebugFrames(evenly_spaced(topic.count, PICTURES))
         self._calibrated = False
 

@@ -21,17 +21,21 @@ from edgetpu_driver.images.encodings import (
     to_rgb,
 )
 
-WIDEST = 480  # px; larger frames are shrunk for the report
-PICTURES = 60  # largest number of pictures of each node in the report
+WIDEST = 480
+"""Greatest width of pictures in the report, px; larger frames are shrunk. Uncritical."""
+PICTURES = 60
+"""Largest number of pictures of each node in the report. Uncritical."""
 
 
 @dataclass(frozen=True)
 class Frame:
     """A picture as a data URL, and the image that it shows."""
 
-    number: int  # of the image in the bag, from 0
+    number: int
+    """Number of the image in the bag, from 0."""
     stamp_ns: int
-    width: int  # of the full image, px
+    width: int
+    """Width of the full image, px."""
     height: int
     url: str
 

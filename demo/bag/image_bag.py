@@ -22,7 +22,8 @@ ORIENTATION = "geometry_msgs/msg/QuaternionStamped"
 STORAGE_SUFFIXES = (".mcap", ".db3")
 
 
-Quaternion = tuple[float, float, float, float]  # x, y, z, w
+Quaternion = tuple[float, float, float, float]
+"""x, y, z, w."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,10 @@ class Record:
 
     topic: str
     type: str
-    time_ns: int  # when it was recorded
-    stamp_ns: int  # of its header
+    time_ns: int
+    """When it was recorded."""
+    stamp_ns: int
+    """The stamp of its header."""
     cdr: bytes
 
 

@@ -15,7 +15,8 @@ from demo.errors import BagError
 # are null where there is nothing to measure or nothing is known.
 TRUTH_FILE = "truth.json"
 
-Row = Mapping[str, object]  # one result: "stamp_ns", "valid" and the values of the node
+Row = Mapping[str, object]
+"""One result: "stamp_ns", "valid" and the values of the node."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Deviation:
     field: str
     rmse: float
     worst: float
-    count: int  # results with both a value and a truth
+    count: int
+    """Number of results with both a value and a truth."""
 
 
 @dataclass(frozen=True)

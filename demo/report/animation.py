@@ -15,8 +15,10 @@ from demo.bag.frames import Frame
 
 Pixels = npt.NDArray[np.uint8]
 
-TILE = (192, 144)  # width and height of a picture, px
-TITLE = 18  # height of its title, px
+TILE = (192, 144)
+"""Width and height of a picture, px. Uncritical."""
+TITLE = 18
+"""Height of its title, px. Uncritical."""
 COLUMNS = 3
 GREYS = 16
 MARKS = (
@@ -29,8 +31,10 @@ MARKS = (
     (60, 160, 230),
 )
 """Colours of the lamp and of the nodes' drawings, which a palette computed from the pictures would lack."""
-MILLISECONDS = 250  # between two frames
-FRAMES = 36  # largest number of frames
+MILLISECONDS = 250
+"""Time between two frames, ms. Uncritical."""
+FRAMES = 36
+"""Largest number of frames. Uncritical."""
 
 
 def write_animation(path: Path, camera: Sequence[Frame], nodes: Mapping[str, Sequence[Frame]]) -> None:

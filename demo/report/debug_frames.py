@@ -15,7 +15,8 @@ class DebugFrames:
     def __init__(self, numbers: list[int]) -> None:
         """numbers: of the images whose debug images are kept, counted from 0."""
         self._wanted = set(numbers)
-        self._numbers: dict[int, int] = {}  # by stamp, ns
+        self._numbers: dict[int, int] = {}
+        """Numbers of the images by stamp, ns."""
         self._frames: dict[str, dict[int, Frame]] = {}
 
     def shown(self, number: int, stamp_ns: int) -> bool:

@@ -41,13 +41,18 @@ class Section:
 
     node: DemoNode
     results: NodeResults
-    verdict: str  # "good", "incomplete" or "bad"
+    verdict: str
+    """"good", "incomplete" or "bad"."""
     headline: str
-    cards: tuple[tuple[str, str], ...]  # label, value
-    deviations: tuple[tuple[Deviation, str], ...]  # each with its unit
-    never: tuple[str, ...]  # names of the values that were never a number in this run
+    cards: tuple[tuple[str, str], ...]
+    """Label and value of each."""
+    deviations: tuple[tuple[Deviation, str], ...]
+    """Each with its unit."""
+    never: tuple[str, ...]
+    """Names of the values that were never a number in this run."""
     pictures: tuple[Picture, ...]
-    plots: tuple[str, str]  # SVG for a desktop and for a phone; empty without results
+    plots: tuple[str, str]
+    """SVG for a desktop and for a phone; empty without results."""
 
     @property
     def frames_json(self) -> str:

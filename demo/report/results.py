@@ -20,11 +20,16 @@ class NodeResults:
 
     name: str
     topic: str
-    images: int = 0  # number of images shown to the node
-    malformed: int = 0  # number of these images that the node refused as malformed
-    rows: list[Row] = field(default_factory=list)  # in the order of the images
-    latencies: list[float] = field(default_factory=list)  # s from image to result, one for each row
-    fault: str = ""  # what the node said when it refused the last malformed image
+    images: int = 0
+    """Number of images shown to the node."""
+    malformed: int = 0
+    """Number of these images that the node refused as malformed."""
+    rows: list[Row] = field(default_factory=list)
+    """In the order of the images."""
+    latencies: list[float] = field(default_factory=list)
+    """Seconds from image to result, one for each row."""
+    fault: str = ""
+    """What the node said when it refused the last malformed image."""
 
     @property
     def dropped(self) -> int:
@@ -48,7 +53,8 @@ class Collector:
         self.name = name
         self.topic = topic
         self._sent: list[float] = []
-        self._unanswered: dict[int, deque[int]] = defaultdict(deque)  # images by stamp, oldest first
+        self._unanswered: dict[int, deque[int]] = defaultdict(deque)
+        """Images by stamp, oldest first."""
         self._answers: dict[int, tuple[Row, float]] = {}
 
     def sent(self, stamp_ns: int, now: float) -> int:
