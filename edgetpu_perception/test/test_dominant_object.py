@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from edgetpu_perception.visual_compass.alignment_records import Alignment
+from edgetpu_perception.visual_compass.alignment_records import RotationAlignment
 from edgetpu_perception.visual_compass.moving_objects.dominant_object import SteadyCourse
 from edgetpu_perception.visual_compass.orientation_tracker import OrientationTracker
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
@@ -33,7 +33,7 @@ def moved_by_itself(course: SteadyCourse, velocities: list[Vector], kept: bool) 
     last = heading._last
     assert last is not None
     alignment = last.alignment
-    assert isinstance(alignment, Alignment)
+    assert isinstance(alignment, RotationAlignment)
     for index in range(5):
         course.update(STILL, dataclasses.replace(last.pose, stamp=index * FRAME), alignment, FRAME)
     found = []

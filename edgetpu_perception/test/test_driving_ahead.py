@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_perception.algorithm import ImageInput
 from edgetpu_perception.graphs import flow_and_compass_features as features
-from edgetpu_perception.visual_compass.alignment_records import Alignment, View
+from edgetpu_perception.visual_compass.alignment_records import RotationAlignment, View
 from edgetpu_perception.visual_compass.compass_features import compass_features
 from edgetpu_perception.visual_compass.keyframes import Keyframe, KeyframeRule
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
@@ -34,7 +34,7 @@ def _engine() -> CpuEngine:
 
 def align(
     engine: CpuEngine, walls: Walls, moved: float, yaw: float, ahead: NDArray[np.float64] | None
-) -> Alignment:
+) -> RotationAlignment:
     """The alignment of a view after a move and a turn, deg, to the one before."""
     reader = compass_features(ImageInput.of(engine.inputs), engine.outputs)
     aligner = RotationAligner(CAMERA, 64, 64, reader.grid)
@@ -47,7 +47,7 @@ def align(
     return aligner.align(key, after, np.eye(3))
 
 
-def turn(alignment: Alignment) -> float:
+def turn(alignment: RotationAlignment) -> float:
     """To the left, deg."""
     return math.degrees(to_vector(alignment.rotation)[1])
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_perception.pattern_tracker.fine_patch import FinePatch, aliasing_of, coarser, fine_patch
-from edgetpu_perception.pattern_tracker.patch_alignment import SIGMA_GAIN, Aligner
+from edgetpu_perception.pattern_tracker.patch_alignment import SIGMA_GAIN, PatchAligner
 from edgetpu_perception.pattern_tracker.pattern_tracker import PatternTracker
 from testdata.pictures.patterns import Image, pixels, texture
 
@@ -109,7 +109,7 @@ def test_sigmas_allow_for_noise_that_a_blur_has_made_alike_in_neighbours() -> No
     random, blur = np.random.default_rng(1), 0.6
     scene = cv2.GaussianBlur(texture(3, side=40, blur=5.0).astype(np.float32), (0, 0), blur)
     patch = scene[8:32, 4:36]
-    aligner = Aligner(patch, np.ones(patch.shape, bool), 1.5, sigma_floor=0.0, blur=blur)
+    aligner = PatchAligner(patch, np.ones(patch.shape, bool), 1.5, sigma_floor=0.0, blur=blur)
     z = []
     for _ in range(100):
         noise = cv2.GaussianBlur(random.normal(0.0, 20.0, scene.shape).astype(np.float32), (0, 0), blur)

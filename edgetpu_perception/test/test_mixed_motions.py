@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from edgetpu_perception.visual_compass.alignment_records import Alignment
+from edgetpu_perception.visual_compass.alignment_records import RotationAlignment
 from edgetpu_perception.visual_compass.moving_objects.mixed_motions import LEAST_NOISE, separated
 from edgetpu_perception.visual_compass.orientation_tracker import OrientationTracker
 from edgetpu_perception.visual_compass.rotations import to_vector
@@ -22,7 +22,7 @@ TURN = 2.0
 """Of the camera to the right, deg."""
 
 
-def before_and_after(seed: int, left: float | None) -> tuple[Alignment, Alignment]:
+def before_and_after(seed: int, left: float | None) -> tuple[RotationAlignment, RotationAlignment]:
     """A view aligned to the one before a turn, from no turn; the same after the separation."""
     compass, scene = VisualCompass(camera=CAMERA), PasserBy(seed, stretch=6.0)
     compass.update(scene.image(0.0, left), 0.0)
@@ -38,7 +38,7 @@ def before_and_after(seed: int, left: float | None) -> tuple[Alignment, Alignmen
     return aligned, separated(aligner, aligned, key, view, ABOUT_Y, LEAST_NOISE)
 
 
-def turn(alignment: Alignment) -> float:
+def turn(alignment: RotationAlignment) -> float:
     """The turn to the right that an alignment shows, deg."""
     return -math.degrees(to_vector(alignment.rotation)[1])
 

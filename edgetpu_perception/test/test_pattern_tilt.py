@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.pattern_tracker import fine_alignment, plane_alignment
 from edgetpu_perception.pattern_tracker.fine_alignment import MIN_GAIN_OF_TILT
-from edgetpu_perception.pattern_tracker.patch_alignment import Aligner, Alignment
+from edgetpu_perception.pattern_tracker.patch_alignment import PatchAligner, PatchAlignment
 from edgetpu_perception.pattern_tracker.pattern_tracker import PatternTracker
 from edgetpu_perception.pattern_tracker.plane_alignment import PlaneAligner, PlaneAlignment
 from edgetpu_perception.pattern_tracker.scale_search import ScaleSearch
@@ -186,7 +186,7 @@ def test_an_untilted_match_tells_how_far_it_is_off_for_a_small_tilt() -> None:
     tilt = np.array([[1.02, 0.0, 0.0], [0.0, 0.98, 0.0], [0.03, 0.02, 1.0]])
     tilted = cv2.warpPerspective(scene, place @ tilt @ np.linalg.inv(place), (60, 60), flags=cv2.INTER_CUBIC)
     patch = scene[18:42, 14:46] + 128
-    found = Aligner(patch, np.ones(patch.shape, bool), 1.5).align([tilted], 29.5, 29.5)
+    found = PatchAligner(patch, np.ones(patch.shape, bool), 1.5).align([tilted], 29.5, 29.5)
     hidden = plane.hidden_tilt(tilted, plane.upright(found.x, found.y, found.cosine, found.sine))
     error = abs(found.x - 29.5), abs(found.y - 29.5)
     assert max(error) > 0.1
@@ -212,7 +212,7 @@ def test_a_match_without_a_tilt_is_not_off_for_one() -> None:
 def test_a_tilted_match_is_taken_if_it_is_expected_to_be_nearer_to_the_truth(
     distance: float, sigma: float, nearer: bool
 ) -> None:
-    upright = Alignment(1.0, 30.0, 20.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0)
+    upright = PatchAlignment(1.0, 30.0, 20.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0)
     tilted = upright._replace(x=30.0 + distance, x_sigma=sigma, y_sigma=1.0)
     assert fine_alignment.is_nearer(tilted, upright) == nearer
 

@@ -14,7 +14,7 @@ from edgetpu_driver.images.region import Region
 from edgetpu_perception.camera_intrinsics import Pinhole
 from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.pattern_tracker.match_selection import MIN_CERTAINTY
-from edgetpu_perception.pattern_tracker.patch_alignment import Alignment
+from edgetpu_perception.pattern_tracker.patch_alignment import PatchAlignment
 from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker
 from testdata.pictures.patterns import SIZES, Image, cut, moved, photographs, pixels, texture
 from testdata.same_results import same
@@ -167,9 +167,9 @@ def test_a_turned_patch_is_found_to_a_fraction_of_a_px_of_a_larger_image() -> No
     assert result.y_sigma < 0.5
 
 
-def match_leaving(unexplained: float) -> Alignment:
+def match_leaving(unexplained: float) -> PatchAlignment:
     """An upright match of the same contrast that leaves this much unexplained."""
-    return Alignment(1.0 - unexplained, 30.0, 30.0, 1.0, 0.0, 1.0, 0.9, 0.1, 0.1)
+    return PatchAlignment(1.0 - unexplained, 30.0, 30.0, 1.0, 0.0, 1.0, 0.9, 0.1, 0.1)
 
 
 def test_a_match_that_fits_badly_and_does_not_stand_out_is_no_match(

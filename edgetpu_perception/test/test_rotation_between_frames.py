@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from edgetpu_perception.camera_intrinsics import Pinhole
-from edgetpu_perception.visual_compass.alignment_records import Alignment, View
+from edgetpu_perception.visual_compass.alignment_records import RotationAlignment, View
 from edgetpu_perception.visual_compass.compass_features import FeatureGrid
 from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.orientation_tracker_state import Pose, TrackedPose
@@ -42,7 +42,7 @@ def view(yaw: float) -> View:
 
 
 @pytest.fixture(scope="module")
-def measured() -> tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn]:
+def measured() -> tuple[RotationAligner, TrackedPose, View, RotationAlignment, MeasuredTurn]:
     aligner = RotationAligner(Pinhole(64, 64, FOCAL, FOCAL, 31.5, 31.5), 64, 64, GRID)
     first, last, this = map(view, YAWS)
     keyframe = Keyframe(aligner.key(first), 0.0, np.eye(3), np.zeros((3, 3)))
@@ -58,7 +58,7 @@ def measured() -> tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredT
 
 
 def test_a_turn_is_the_difference_of_two_poses(
-    measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
+    measured: tuple[RotationAligner, TrackedPose, View, RotationAlignment, MeasuredTurn],
 ) -> None:
     *_, turn = measured
     assert turn.vector == pytest.approx([0.0, YAWS[1] - YAWS[2], 0.0], abs=math.radians(0.03))
@@ -66,7 +66,7 @@ def test_a_turn_is_the_difference_of_two_poses(
 
 
 def test_views_of_things_far_away_are_not_compared_directly(
-    measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
+    measured: tuple[RotationAligner, TrackedPose, View, RotationAlignment, MeasuredTurn],
 ) -> None:
     aligner, last, this, alignment, turn = measured
     assert (
@@ -78,7 +78,7 @@ def test_views_of_things_far_away_are_not_compared_directly(
 
 
 def test_where_parts_disagree_the_last_view_counts(
-    measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
+    measured: tuple[RotationAligner, TrackedPose, View, RotationAlignment, MeasuredTurn],
 ) -> None:
     aligner, last, this, alignment, turn = measured
     both = DirectComparison(aligner, RollingShutter(aligner)).improve(
@@ -90,7 +90,7 @@ def test_where_parts_disagree_the_last_view_counts(
 
 
 def test_differences_beyond_noise_add_to_the_covariance_of_turns_that_follow(
-    measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
+    measured: tuple[RotationAligner, TrackedPose, View, RotationAlignment, MeasuredTurn],
 ) -> None:
     aligner, last, this, alignment, turn = measured
     comparison = DirectComparison(aligner, RollingShutter(aligner))
@@ -106,7 +106,7 @@ def test_differences_beyond_noise_add_to_the_covariance_of_turns_that_follow(
 
 
 def test_differences_that_noise_explains_add_nothing(
-    measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
+    measured: tuple[RotationAligner, TrackedPose, View, RotationAlignment, MeasuredTurn],
 ) -> None:
     aligner, last, this, alignment, turn = measured
     noisy = replace(turn, influence=np.full_like(turn.influence, 0.01))
@@ -118,7 +118,7 @@ def test_differences_that_noise_explains_add_nothing(
 
 
 def test_a_direct_comparison_that_contradicts_is_not_used(
-    measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
+    measured: tuple[RotationAligner, TrackedPose, View, RotationAlignment, MeasuredTurn],
 ) -> None:
     aligner, last, this, alignment, turn = measured
     wrong = replace(turn, vector=turn.vector + np.array([0.0, 0.03, 0.0]))
@@ -131,7 +131,7 @@ def test_a_direct_comparison_that_contradicts_is_not_used(
 
 
 def test_while_both_measurements_agree_few_turns_are_compared(
-    measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
+    measured: tuple[RotationAligner, TrackedPose, View, RotationAlignment, MeasuredTurn],
 ) -> None:
     aligner, last, this, alignment, turn = measured
     disagreeing = replace(alignment, tail=2.0)
@@ -145,7 +145,7 @@ def test_while_both_measurements_agree_few_turns_are_compared(
 
 
 def test_while_the_keyframe_is_far_noisier_every_turn_is_compared(
-    measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
+    measured: tuple[RotationAligner, TrackedPose, View, RotationAlignment, MeasuredTurn],
 ) -> None:
     aligner, last, this, alignment, turn = measured
     comparison, disagreeing = DirectComparison(aligner, RollingShutter(aligner)), replace(alignment, tail=2.0)
@@ -154,7 +154,7 @@ def test_while_the_keyframe_is_far_noisier_every_turn_is_compared(
 
 
 def test_while_they_disagree_every_turn_is_compared(
-    measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
+    measured: tuple[RotationAligner, TrackedPose, View, RotationAlignment, MeasuredTurn],
 ) -> None:
     aligner, last, this, alignment, turn = measured
     comparison, disagreeing = DirectComparison(aligner, RollingShutter(aligner)), replace(alignment, tail=2.0)
@@ -164,7 +164,7 @@ def test_while_they_disagree_every_turn_is_compared(
 
 @pytest.mark.parametrize(("jump_deg", "interval", "goes_on"), [(10, 1 / 30, True), (10, 0.5, False)])
 def test_a_jump_that_no_jolt_explains_needs_far_more_support(
-    measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
+    measured: tuple[RotationAligner, TrackedPose, View, RotationAlignment, MeasuredTurn],
     jump_deg: float,
     interval: float,
     goes_on: bool,

@@ -13,8 +13,8 @@ from edgetpu_perception.time_to_contact.homography_alignment import (
     GROWTH,
     PARAMETERS,
     STRETCH,
-    Alignment,
     Grid,
+    HomographyAlignment,
     unbiased,
 )
 from edgetpu_perception.time_to_contact.independent_motion import MotionSearch
@@ -202,7 +202,7 @@ def _moves_along(behind: NDArray[np.float32], front: NDArray[np.float32], noise:
     still, exact = np.eye(3), np.zeros((PARAMETERS, PARAMETERS))
     inside, brightness = np.ones((60, 60), bool), np.zeros(2, np.float32)
     by_own, by_behind = (
-        Alignment(still, still, exact, (seen - image).astype(np.float32), inside, brightness)
+        HomographyAlignment(still, still, exact, (seen - image).astype(np.float32), inside, brightness)
         for seen in (own, keyframe)
     )
     membership = ((away > 10) & (away < 14)).astype(np.float32)
@@ -228,7 +228,9 @@ class TestLightPattern:
 
     def test_of_nothing_is_zero(self) -> None:
         nothing = np.zeros((60, 60), np.float32)
-        still = Alignment(np.eye(3), np.eye(3), np.eye(8), nothing, nothing == 0, np.zeros(2, np.float32))
+        still = HomographyAlignment(
+            np.eye(3), np.eye(3), np.eye(8), nothing, nothing == 0, np.zeros(2, np.float32)
+        )
         assert moves_along(nothing, still, still, nothing, nothing + 1) == 0.0
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from edgetpu_perception.visual_compass.alignment_records import Alignment
+from edgetpu_perception.visual_compass.alignment_records import RotationAlignment
 from edgetpu_perception.visual_compass.moving_objects.point_agreement import PointAgreement
 from edgetpu_perception.visual_compass.moving_objects.undetected_object import (
     EXPLAINED_SIGMAS,
@@ -22,13 +22,13 @@ ABOUT_Y = np.array([0.0, 1.0, 0.0])
 UNKNOWN: Any = None
 
 
-def disagreement(sigma: float, noise: float = 1.0) -> Alignment:
+def disagreement(sigma: float, noise: float = 1.0) -> RotationAlignment:
     """Blocks that disagree about y by this standard deviation, and noise that explains `noise` of it."""
     influence = np.zeros((3, 16))
     influence[1] = sigma / 4.0 * np.tile([1.0, -1.0], 8)
     agreement = PointAgreement(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, noise)
     nothing = cast(Any, np.zeros(0))
-    return Alignment(
+    return RotationAlignment(
         np.eye(3),
         influence,
         1.0,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_perception.time_to_contact.homography_alignment import Alignment
+from edgetpu_perception.time_to_contact.homography_alignment import HomographyAlignment
 from edgetpu_perception.time_to_contact.plane_distance import PlaneDistance, UnknownFocalLength
 from edgetpu_perception.time_to_contact.surface import Surface
 
@@ -44,7 +44,7 @@ def test_matters_in_a_turn_and_more_in_a_larger_one() -> None:
 
 def test_does_not_matter_to_a_calibrated_camera() -> None:
     warp, empty = view_of_a_wall(0.16), np.zeros((4, 4), np.float32)
-    seen = Alignment(warp, warp, EXACT, empty, empty > 0, np.zeros(2, np.float32))
+    seen = HomographyAlignment(warp, warp, EXACT, empty, empty > 0, np.zeros(2, np.float32))
     known, unknown = Surface(empty), Surface(empty)
     known.measure_distance(seen, 0.5, calibrated=True)
     unknown.measure_distance(seen, 0.5, calibrated=False)

@@ -17,10 +17,11 @@ The way of an image:
    tries one scale after another: the model's, and others from `ScaleSearch` (`scale_search`), correlated on
    the host.
 2. `CorrelationLocator` (`correlation_locator`) gives the highest peaks, normalised, as `Candidate`s.
-3. `Matcher.match` aligns the first ones with `Aligner` (`patch_alignment`), and returns `Matches`: the best
-   `Alignment` and its rivals. With a confidence, these are the `Finding` of one scale.
-4. `FineAligner` (`fine_alignment`) refines a valid match, or confirms a doubtful one, with `Aligner` and with
-   `PlaneAligner` (`plane_alignment`). `FinePatchCheck` (`fine_patch_check`) refuses look-alikes by gradients.
+3. `Matcher.match` aligns the first ones with `PatchAligner` (`patch_alignment`), and returns `Matches`: the
+   best `PatchAlignment` and its rivals. With a confidence, these are the `Finding` of one scale.
+4. `FineAligner` (`fine_alignment`) refines a valid match, or confirms a doubtful one, with `PatchAligner` and
+   with `PlaneAligner` (`plane_alignment`). `FinePatchCheck` (`fine_patch_check`) refuses look-alikes by
+   gradients.
 5. `PatternTracker` makes a `MatchResult` of the best match.
 
 Kept between images: `PatternTracker` has the template, and the last image, for patches that are cut out of

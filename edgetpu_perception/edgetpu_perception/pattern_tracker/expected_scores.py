@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.graphs.pattern_tracker_correlation import without_mean
-from edgetpu_perception.pattern_tracker.patch_alignment import Aligner
+from edgetpu_perception.pattern_tracker.patch_alignment import PatchAligner
 
 EXPECTED_NOISE = 4.0
 """Pixel noise that a template has to withstand: one standard deviation, grey levels.
@@ -48,7 +48,9 @@ class ExpectedScores:
         return math.log(max(self.chance_unexplained, 1e-9) / self.unexplained)
 
 
-def expected_scores(patch: NDArray[np.float32], mask: NDArray[np.bool_], aligner: Aligner) -> ExpectedScores:
+def expected_scores(
+    patch: NDArray[np.float32], mask: NDArray[np.bool_], aligner: PatchAligner
+) -> ExpectedScores:
     """Measure a patch, float32 [h, w] grey levels, on rotated, scaled, shifted and noisy copies of itself."""
     margin = 4  # even, so that pooled cells begin where the patch does
     height, width = patch.shape

@@ -14,7 +14,7 @@ from edgetpu_driver.images.encodings import Pixels
 from edgetpu_perception.pattern_tracker.expected_scores import EXPECTED_NOISE
 from edgetpu_perception.pattern_tracker.fine_patch import SMOOTHING, FinePatch, coarser, smoothed
 from edgetpu_perception.pattern_tracker.fine_patch_check import LEAST_SHARE, FinePatchCheck, Seen
-from edgetpu_perception.pattern_tracker.patch_alignment import ROUNDING_PX, Aligner, Alignment
+from edgetpu_perception.pattern_tracker.patch_alignment import ROUNDING_PX, PatchAligner, PatchAlignment
 from edgetpu_perception.pattern_tracker.plane_alignment import Homography, PlaneAligner, scaled
 
 MARGIN_PX = 2
@@ -76,7 +76,7 @@ class FineAligner:
         self._checked = levels[0]
         self._check = FinePatchCheck(patch)
 
-    def refine(self, image: Pixels, search: tuple[int, int], match: Alignment) -> Alignment | None:
+    def refine(self, image: Pixels, search: tuple[int, int], match: PatchAlignment) -> PatchAlignment | None:
         """Align a match in the image [H, W], of which the search image is a reduced copy.
 
         `search`: height and width of the search image; position and sigmas remain in its px. Returns the
@@ -105,8 +105,8 @@ class FineAligner:
         return self._levels[-1].seen(image, search, to_image)
 
     def _tilted(
-        self, image: Pixels, search: tuple[int, int], match: Alignment, upright: Homography
-    ) -> tuple[Alignment, Homography]:
+        self, image: Pixels, search: tuple[int, int], match: PatchAlignment, upright: Homography
+    ) -> tuple[PatchAlignment, Homography]:
         """Align a match in perspective; returns it and its `to_image`. `upright`: start, see `_Level.tilted`.
 
         If the patch does not determine its tilt well enough, the upright match is returned. Its sigmas are
@@ -123,7 +123,7 @@ class FineAligner:
         return match, to_image
 
     def confirm(
-        self, image: Pixels, search: tuple[int, int], match: Alignment, known: Homography | None = None
+        self, image: Pixels, search: tuple[int, int], match: PatchAlignment, known: Homography | None = None
     ) -> Confirmation | None:
         """Align a doubtful match in perspective; None if the image does not show enough of the patch there.
 
@@ -151,7 +151,7 @@ class FineAligner:
 class Confirmation(NamedTuple):
     """A match in perspective, confirmed by the camera image."""
 
-    match: Alignment
+    match: PatchAlignment
     to_image: Homography
     """From px of the search image, relative to the template's centre where it was cut out, to image px."""
     share: float
@@ -173,7 +173,7 @@ class Confirmation(NamedTuple):
 class _Upright(NamedTuple):
     """A match aligned with rotation and scale."""
 
-    match: Alignment
+    match: PatchAlignment
     tilted: Homography | None
     """The start for `_Level.tilted`, if a tilt would explain the image better; else None."""
     seen: Seen | None
@@ -212,7 +212,7 @@ class _Level:
     def __init__(self, patch: FinePatch, *, last: bool) -> None:
         """`last`: whether no level with finer squares follows."""
         self._patch = patch
-        self._aligner = Aligner(
+        self._aligner = PatchAligner(
             patch.values,
             patch.mask,
             REACH_PX,
@@ -226,7 +226,7 @@ class _Level:
         """From coordinates on the patch to px of the search image, relative to the centre of the template."""
         self._from_template = np.linalg.inv(self._to_template)
 
-    def upright(self, image: Pixels, search: tuple[int, int], match: Alignment) -> _Upright:
+    def upright(self, image: Pixels, search: tuple[int, int], match: PatchAlignment) -> _Upright:
         """Align a match with rotation and scale."""
         patch = self._patch
         x_cell, y_cell = _cell(image, search)
@@ -260,8 +260,8 @@ class _Level:
         return _Upright(refined, None, seen)
 
     def tilted(
-        self, image: Pixels, search: tuple[int, int], match: Alignment, starts: Sequence[Homography]
-    ) -> tuple[Alignment, Homography]:
+        self, image: Pixels, search: tuple[int, int], match: PatchAlignment, starts: Sequence[Homography]
+    ) -> tuple[PatchAlignment, Homography]:
         """Align a match in perspective, from the best start; returns it and its `to_image`.
 
         `starts`: homographies like `to_image`, see Confirmation.
@@ -343,7 +343,7 @@ class _Level:
         return math.sqrt(x / x_cell * (y / y_cell))
 
 
-def is_nearer(tilted: Alignment, upright: Alignment) -> bool:
+def is_nearer(tilted: PatchAlignment, upright: PatchAlignment) -> bool:
     """Whether a tilted match is expected to be nearer to the truth than the upright one.
 
     The squared error of an upright match is its variance plus the squared bias of ignoring the tilt: the
@@ -354,7 +354,7 @@ def is_nearer(tilted: Alignment, upright: Alignment) -> bool:
     return 2.0 * by_noise <= apart
 
 
-def _upright_map(image: Pixels, search: tuple[int, int], match: Alignment) -> Homography:
+def _upright_map(image: Pixels, search: tuple[int, int], match: PatchAlignment) -> Homography:
     """The `to_image`, see Confirmation, of a match that is not tilted."""
     x_cell, y_cell = _cell(image, search)
     upright = np.eye(3)
@@ -363,7 +363,7 @@ def _upright_map(image: Pixels, search: tuple[int, int], match: Alignment) -> Ho
     return upright
 
 
-def _tilted_starts(image: Pixels, search: tuple[int, int], match: Alignment) -> list[Homography]:
+def _tilted_starts(image: Pixels, search: tuple[int, int], match: PatchAlignment) -> list[Homography]:
     """Starts: a match without a tilt, and with the same area tilted about four axes."""
     upright, cell = _upright_map(image, search, match), np.diag(_cell(image, search))
     starts = [upright]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.pattern_tracker.correlation_locator import Candidate, WindowScores
 from edgetpu_perception.pattern_tracker.expected_scores import ExpectedScores, expected_scores
-from edgetpu_perception.pattern_tracker.patch_alignment import CONVERGED_PX, Aligner, Alignment
+from edgetpu_perception.pattern_tracker.patch_alignment import CONVERGED_PX, PatchAligner, PatchAlignment
 
 MAX_ALIGNED = 3
 """Number of candidates that are aligned; limits the time.
@@ -107,11 +107,11 @@ Rows: pattern, accepted, changed, absent: not valid.
 class Matches:
     """Matches of the patch in one image."""
 
-    best: Alignment | None
+    best: PatchAlignment | None
     """The most likely match; None if there is none."""
     runner_up_score: float
     """Highest score elsewhere; NaN if there is no other candidate."""
-    rivals: tuple[Alignment, ...] = ()
+    rivals: tuple[PatchAlignment, ...] = ()
     """Other matches that may be the patch as well."""
 
 
@@ -129,7 +129,7 @@ class Matcher:
         self._windows = WindowScores(patch, mask)
         self._center = ((patch.shape[1] - 1) / 2, (patch.shape[0] - 1) / 2)
         self._apart = 2.0 * pool
-        self._aligner = Aligner(
+        self._aligner = PatchAligner(
             patch,
             mask,
             CANDIDATE_REACH_CELLS,
@@ -142,7 +142,7 @@ class Matcher:
         self._min_start_score = self.expected.min_start_score - START_SCORE_MARGIN
 
     def sigma(self, noise: float) -> float:
-        """Standard deviation of the position in px for a noise in grey levels: see Aligner.sigma."""
+        """Standard deviation of the position in px for a noise in grey levels: see PatchAligner.sigma."""
         return self._aligner.sigma(noise)
 
     def match(
@@ -172,9 +172,9 @@ class Matcher:
 
     def _align(
         self, levels: Sequence[NDArray[np.float32]], candidates: Sequence[Candidate]
-    ) -> tuple[list[Alignment], list[Candidate]]:
+    ) -> tuple[list[PatchAlignment], list[Candidate]]:
         """Matches, the highest score first, and the candidates that were not aligned."""
-        matches: list[Alignment] = []
+        matches: list[PatchAlignment] = []
         left: list[Candidate] = []
         score_to_beat = -1.0
         for candidate in self._in_pixels(levels[0], candidates):
@@ -190,13 +190,13 @@ class Matcher:
             score_to_beat = max(score_to_beat, 1.0 - RIVAL_FACTOR * self._unexplained(match))
         return sorted(matches, reverse=True), left
 
-    def is_promising(self, match: Alignment) -> bool:
+    def is_promising(self, match: PatchAlignment) -> bool:
         """Whether a match may be the patch at another scale: as a candidate, it would be aligned."""
         least, most = CONTRAST_RANGE
         return match.score >= self._min_start_score and least < match.gain < most
 
     def certainty(
-        self, match: Alignment, runner_up_score: float = math.nan, *, other_scale: bool = False
+        self, match: PatchAlignment, runner_up_score: float = math.nan, *, other_scale: bool = False
     ) -> float:
         """Certainty 0..1 that a match is the patch: 1 at the expected score, MIN_CERTAINTY at the limit.
 
@@ -218,7 +218,7 @@ class Matcher:
             limit = max(min(limit * distinction / MIN_DISTINCTION, limit, distinction), 1e-6)
         return max(1.0 - (1.0 - MIN_CERTAINTY) * surplus / limit, 0.0)
 
-    def _unexplained(self, match: Alignment) -> float:
+    def _unexplained(self, match: PatchAlignment) -> float:
         """1 - score of a match, but at least what is expected of the patch."""
         return max(1.0 - match.score, self.expected.unexplained)
 
@@ -241,9 +241,9 @@ class Matcher:
     def _center_of(self, candidate: Candidate) -> tuple[float, float]:
         return candidate.column + self._center[0], candidate.row + self._center[1]
 
-    def _is_elsewhere(self, candidate: Candidate, match: Alignment) -> bool:
+    def _is_elsewhere(self, candidate: Candidate, match: PatchAlignment) -> bool:
         x, y = self._center_of(candidate)
         return max(abs(x - match.x), abs(y - match.y)) > 2.5 * self._apart
 
-    def _coincide(self, a: Alignment, b: Alignment) -> bool:
+    def _coincide(self, a: PatchAlignment, b: PatchAlignment) -> bool:
         return max(abs(a.x - b.x), abs(a.y - b.y)) <= self._apart

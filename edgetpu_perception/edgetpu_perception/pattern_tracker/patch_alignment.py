@@ -104,7 +104,7 @@ class _Map(NamedTuple):
         )
 
 
-class Alignment(NamedTuple):
+class PatchAlignment(NamedTuple):
     """Position of a patch: its centre in px of the image, (0, 0) being the centre of the first pixel."""
 
     score: float
@@ -136,7 +136,7 @@ class Alignment(NamedTuple):
         """Scale to search for in other images: that without a tilt."""
         return self.scale if math.isnan(self.upright_scale) else self.upright_scale
 
-    def less_certain(self, x: float, y: float) -> Alignment:
+    def less_certain(self, x: float, y: float) -> PatchAlignment:
         """The same match with a further error of its position in its sigmas, px."""
         return self._replace(x_sigma=math.hypot(self.x_sigma, x), y_sigma=math.hypot(self.y_sigma, y))
 
@@ -158,7 +158,7 @@ def pooled(
     return cv2.resize(values, size, interpolation=cv2.INTER_AREA), share > 0.9 * share.max()
 
 
-class Aligner:
+class PatchAligner:
     """Aligns one patch, grey levels float32 [h, w], of which the pixels in `mask` count.
 
     With `pool` > 1 the alignment starts on image and patch averaged over pool x pool px.
@@ -183,7 +183,7 @@ class Aligner:
         """
         self._pool = pool
         self._converged, self._sigma_floor = converged, sigma_floor
-        self._coarse = Aligner(*pooled(patch, mask, pool), reach) if pool > 1 else None
+        self._coarse = PatchAligner(*pooled(patch, mask, pool), reach) if pool > 1 else None
         height, width = patch.shape
         self._size = width, height
         self._x_center, self._y_center = (width - 1) / 2, (height - 1) / 2
@@ -248,7 +248,7 @@ class Aligner:
         y: float,
         score_to_beat: float = -1.0,
         pose: tuple[float, float] = (1.0, 0.0),
-    ) -> Alignment:
+    ) -> PatchAlignment:
         """Align the patch in an image in which its centre is near (x, y), px.
 
         The search ends early if it can no longer reach `score_to_beat`. `pose`: scale times cosine and sine
@@ -266,7 +266,7 @@ class Aligner:
         better = turned if turned_score > start_score else start
         return self._descend(levels[0], better, score_to_beat)._replace(start_score=start_score)
 
-    def _descend(self, image: NDArray[np.float32], start: _Map, score_to_beat: float) -> Alignment:
+    def _descend(self, image: NDArray[np.float32], start: _Map, score_to_beat: float) -> PatchAlignment:
         """Gauss-Newton steps from a similarity; a step that lowers the score is halved."""
         here, step = start, _NO_STEP
         best, best_score, best_gain, start_score = start, -1.0, 0.0, 0.0
@@ -292,7 +292,7 @@ class Aligner:
                 best = here if progress > 0.0 else best
                 break
         sigmas = self._sigmas(best_score)
-        return Alignment(best_score, *best, best_gain / self.norm, start_score, *sigmas)
+        return PatchAlignment(best_score, *best, best_gain / self.norm, start_score, *sigmas)
 
     def _step(self, change: list[float], gain: float, here: _Map) -> _Step:
         """The Gauss-Newton step for `change`, including the pull of the prior."""
@@ -323,7 +323,7 @@ class Aligner:
         *change, gain, total = (self._rows @ window).tolist()
         return change, gain, window_score(window, self._mask, gain, total, self._count)
 
-    def clipped(self, levels: Sequence[NDArray[np.float32]], match: Alignment) -> Alignment:
+    def clipped(self, levels: Sequence[NDArray[np.float32]], match: PatchAlignment) -> PatchAlignment:
         """The same match, scored with the patch clipped like the image there, if that is higher."""
         self._compare(levels[0], _Map(match.x, match.y, match.cosine, match.sine))
         score = self._clipped_patch.score(self._window.ravel())

@@ -29,7 +29,7 @@ from edgetpu_perception.pattern_tracker.correlation_locator import (
 )
 from edgetpu_perception.pattern_tracker.fine_alignment import FineAligner
 from edgetpu_perception.pattern_tracker.match_selection import MIN_CERTAINTY, Matcher, Matches
-from edgetpu_perception.pattern_tracker.patch_alignment import Alignment
+from edgetpu_perception.pattern_tracker.patch_alignment import PatchAlignment
 from edgetpu_perception.pattern_tracker.scale_search import ScaleSearch, scale_of
 from edgetpu_perception.pattern_tracker.template import Template, TemplateOutcome, View, fit, judge
 from edgetpu_perception.pattern_tracker.template_search import Finding, TemplateSearch
@@ -352,7 +352,7 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         elif self._template is not None:
             self._use(self._template, self._matcher)
 
-    def _result(self, frame: Frame, template: Template, found: Finding, match: Alignment) -> MatchResult:
+    def _result(self, frame: Frame, template: Template, found: Finding, match: PatchAlignment) -> MatchResult:
         """The result for an accepted match, whose position is in px of the image of `found.size`."""
         rows, columns = found.size
         image = dataclasses.replace(self._bound_input(), height=rows, width=columns)

@@ -11,9 +11,9 @@ The way of an image:
 1. The model (`graphs.looming_slopes`) gives maps of the smoothed brightness and its two slopes.
    `Looming.postprocess` (`looming`) decodes them, measures zones and tau (`zone_tau`), and recognises
    repeated images. The maps go to `SurfaceTracker.update` (`surface_tracker`), which takes steps 2 to 4.
-2. `Aligner` (`homography_alignment`) aligns the image with the keyframe once for each `Surface` (`surface`),
-   each element weighted by how far it belongs to it. The `Alignment` has the warp, its covariance and the
-   residuals.
+2. `HomographyAligner` (`homography_alignment`) aligns the image with the keyframe once for each `Surface`
+   (`surface`), each element weighted by how far it belongs to it. The `HomographyAlignment` has the warp, its
+   covariance and the residuals.
 3. `PlaneDistance` (`plane_distance`) turns the warp of the main surface into a change of its distance; for
    the others the change of size stands for it. `RelativeDepth` (`relative_depth_filter`) filters it.
 4. By the residuals, each element is assigned to a surface (`second_surface`). Where they are large,
@@ -22,8 +22,9 @@ The way of an image:
 5. `Looming` makes a `LoomingResult` of the surface with the soonest contact (`contact_time`).
 
 Kept between images: `SurfaceTracker` has the surfaces, the image noise and exposure (`noise_and_exposure`)
-and the jitter of stamps (`stamp_jitter`), and decides when a new keyframe is due; `Aligner` has the keyframe;
-each `Surface` has its warp, elements and filter. `Looming` has the last result and the last features.
+and the jitter of stamps (`stamp_jitter`), and decides when a new keyframe is due; `HomographyAligner` has the
+keyframe; each `Surface` has its warp, elements and filter. `Looming` has the last result and the last
+features.
 
 Only for special inputs: `rectified_maps` for lenses with distortion; `zone_output_decoder` for models that
 give zone energies only; `UnknownFocalLength` (`plane_distance`) without intrinsics; `shadow_or_object` if the

@@ -151,7 +151,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Alignment:
+class HomographyAlignment:
     """A warp from an image to the keyframe."""
 
     warp: Matrix
@@ -194,7 +194,7 @@ class ExpectedWarp:
         return np.array([*parameters_of(moved)[:TURN], *others, 0.0, 1 / self.exposure - 1])
 
 
-class Aligner:
+class HomographyAligner:
     """Aligns the present image with a keyframe."""
 
     def __init__(self, grid: Grid) -> None:
@@ -230,7 +230,9 @@ class Aligner:
         """Derivatives of the image's brightness with respect to the parameters, [8, rows, columns]."""
         return self._design[:PARAMETERS]
 
-    def align(self, weights: Map, expected: ExpectedWarp, slope_noise: float, steps: int) -> Alignment:
+    def align(
+        self, weights: Map, expected: ExpectedWarp, slope_noise: float, steps: int
+    ) -> HomographyAlignment:
         """Find the warp from the image to the keyframe in at most `steps` steps.
 
         `weights`: inverse variances, [rows, columns]; `slope_noise`: variance of a slope due to noise.
@@ -262,7 +264,7 @@ class Aligner:
         measured, covariance = unbiased(np.array(parameters_of(moved)), taken, information, signal, prior)
         residual = design[_RESIDUAL_ROW] - found.astype(np.float32) @ design[:_RESIDUAL_ROW]
         residual *= inside.ravel()
-        return Alignment(
+        return HomographyAlignment(
             warp / warp[2, 2],
             expected.warp.dot(warp_of(measured.tolist())),
             covariance,
@@ -272,7 +274,7 @@ class Aligner:
             converged,
         )
 
-    def stand_still(self, brightness: NDArray[np.float32]) -> Alignment:
+    def stand_still(self, brightness: NDArray[np.float32]) -> HomographyAlignment:
         """The alignment of a part that has not moved since the keyframe.
 
         `brightness`: offset and gain that another alignment has found.
@@ -282,7 +284,7 @@ class Aligner:
         residual = self._design[_RESIDUAL_ROW] - gain * self._design[PARAMETERS + 1] - offset
         residual *= inside
         exact = np.zeros((PARAMETERS, PARAMETERS))
-        return Alignment(_IDENTITY, _IDENTITY, exact, residual, inside, brightness)
+        return HomographyAlignment(_IDENTITY, _IDENTITY, exact, residual, inside, brightness)
 
     def _compare(self, warp: Matrix) -> NDArray[np.bool_]:
         """Write warped keyframe minus image into the design; return where the keyframe has the image."""

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.time_to_contact.homography_alignment import Alignment, Map, inverse, warp_of
+from edgetpu_perception.time_to_contact.homography_alignment import HomographyAlignment, Map, inverse, warp_of
 from edgetpu_perception.time_to_contact.independent_motion import IndependentMotion
 from edgetpu_perception.time_to_contact.relative_depth_filter import RelativeDepth
 from edgetpu_perception.time_to_contact.surface import Surface
@@ -36,7 +36,7 @@ class Explained:
     """bool: elements that both the image and the keyframe have."""
 
     @classmethod
-    def by(cls, alignment: Alignment, certainty: Map) -> Explained:
+    def by(cls, alignment: HomographyAlignment, certainty: Map) -> Explained:
         """How well an alignment explains it; `certainty`: inverse variances, [rows, columns]."""
         squares = alignment.residual**2 * certainty
         return cls(squares, cv2.blur(squares, (WINDOW_ELEMENTS, WINDOW_ELEMENTS)), alignment.inside)

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.time_to_contact.homography_alignment import Alignment, Map
+from edgetpu_perception.time_to_contact.homography_alignment import HomographyAlignment, Map
 from edgetpu_perception.time_to_contact.noise_and_exposure import MIDDLE_GREY
 from edgetpu_perception.time_to_contact.surface import Surface
 from edgetpu_perception.time_to_contact.surface_tracker_limits import NOISE_CORRELATION, TRIAL_FRAMES
@@ -31,7 +31,9 @@ _DARKEST = 1.0
 """Smallest brightness of a neighbourhood used as a divisor, grey levels. Given as a guard."""
 
 
-def judge(other: Surface, by_main: Alignment, by_other: Alignment, image: Map, certainty: Map) -> None:
+def judge(
+    other: Surface, by_main: HomographyAlignment, by_other: HomographyAlignment, image: Map, certainty: Map
+) -> None:
     """Judge by the present image whether the texture of the second surface moves with it.
 
     `image`: brightness minus middle grey; `certainty`: inverse variances; both [rows, columns].
@@ -40,7 +42,9 @@ def judge(other: Surface, by_main: Alignment, by_other: Alignment, image: Map, c
         other.take_texture(moves_along(other.membership, by_other, by_main, image, certainty))
 
 
-def moves_along(membership: Map, own: Alignment, behind: Alignment, image: Map, certainty: Map) -> float:
+def moves_along(
+    membership: Map, own: HomographyAlignment, behind: HomographyAlignment, image: Map, certainty: Map
+) -> float:
     """Chi-square by which a texture moves with its own surface rather than with the one behind.
 
     `membership`: of the surface; `own`, `behind`: alignments of both; the others as for `judge`. Everything
@@ -66,7 +70,7 @@ def _enclosed(part: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return hull.view(np.bool_)
 
 
-def _change_of_texture(seen: Map, light: Map, alignment: Alignment) -> Map:
+def _change_of_texture(seen: Map, light: Map, alignment: HomographyAlignment) -> Map:
     """The residual that remains if the brightness of every neighbourhood may change, grey levels.
 
     `seen`: the image; `light`: its average over the neighbourhood of each element.

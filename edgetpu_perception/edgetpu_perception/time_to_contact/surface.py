@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from edgetpu_perception.time_to_contact.homography_alignment import Alignment, Map, Matrix, inverse
+from edgetpu_perception.time_to_contact.homography_alignment import HomographyAlignment, Map, Matrix, inverse
 from edgetpu_perception.time_to_contact.plane_distance import PlaneDistance, UnknownFocalLength
 from edgetpu_perception.time_to_contact.relative_depth_filter import RelativeDepth
 from edgetpu_perception.time_to_contact.surface_tracker_limits import (
@@ -261,7 +261,7 @@ class Surface:
         """Take how much its texture moves with it in the present image, as a chi-square."""
         self.texture_moves += NEWEST_TEXTURE_WEIGHT * (moves - self.texture_moves)
 
-    def measure_distance(self, alignment: Alignment, age: float, *, calibrated: bool) -> float:
+    def measure_distance(self, alignment: HomographyAlignment, age: float, *, calibrated: bool) -> float:
         """Measure the distance to it as the main surface; returns the variance of the distance's logarithm.
 
         `age`: of the keyframe, s; `calibrated`: whether the focal length is known.
@@ -290,7 +290,7 @@ class Surface:
             return STEPS
         return FIRST_STEPS_OF_MAIN if main else FIRST_STEPS
 
-    def move(self, found: Alignment, seconds: float, main: bool) -> None:
+    def move(self, found: HomographyAlignment, seconds: float, main: bool) -> None:
         """Set the warp found `seconds` after the last one; `main`: whether this is the main surface."""
         self.astray = main and self.frames < FIRST_IMAGES and not found.converged
         warp = found.warp

@@ -18,10 +18,10 @@ from edgetpu_perception.time_to_contact.homography_alignment import (
     GROWTH,
     TILT,
     TURN,
-    Aligner,
-    Alignment,
     ExpectedWarp,
     Grid,
+    HomographyAligner,
+    HomographyAlignment,
     Map,
     parameters_of,
 )
@@ -76,7 +76,7 @@ class SurfaceTracker:
         `calibrated`: whether the focal length of the grid is known.
         """
         self._grid = grid
-        self._aligner = Aligner(grid)
+        self._aligner = HomographyAligner(grid)
         self._search = MotionSearch(*grid.shape)
         self._slope_noise = slope_noise**2
         self._calibrated = calibrated
@@ -182,10 +182,10 @@ class SurfaceTracker:
         """How far the rate of a surface that is not certain to be nearer exceeds this one's, 1/s; or 0."""
         return max(other.rate - surface.rate if other.established else 0.0 for other in self.surfaces)
 
-    def _align_all(self, certainty: Map, seconds: float) -> list[Alignment]:
+    def _align_all(self, certainty: Map, seconds: float) -> list[HomographyAlignment]:
         """Align all surfaces; the main one is first in the list, candidates last."""
         main = self.surfaces[0]
-        alignments: list[Alignment] = []
+        alignments: list[HomographyAlignment] = []
         for surface in self._followed:
             if surface.standing:
                 alignments.append(self._aligner.stand_still(alignments[0].brightness))
@@ -216,7 +216,7 @@ class SurfaceTracker:
             others, precision = [known[TURN], 0.0, 0.0, *known[TILT:]], SECOND_PRECISION
         return ExpectedWarp(predicted, others, precision, self._exposure.ratio)
 
-    def _advance(self, surface: Surface, alignment: Alignment, seconds: float, main: bool) -> None:
+    def _advance(self, surface: Surface, alignment: HomographyAlignment, seconds: float, main: bool) -> None:
         before = surface.rate if surface.established else self.surfaces[0].rate
         surface.move(alignment, seconds, main)
         surface.overlap = float(np.count_nonzero(alignment.inside)) / self._size
@@ -246,7 +246,7 @@ class SurfaceTracker:
                 surface.steady, surface.growth, surface.claimed = 0, 0.0, False
 
     def _assign_elements(
-        self, alignments: list[Alignment], brightness: Map, certainty: Map, seconds: float
+        self, alignments: list[HomographyAlignment], brightness: Map, certainty: Map, seconds: float
     ) -> None:
         """Assign the elements to the surfaces; try a second one, or drop a superfluous one."""
         each = [Explained.by(alignment, certainty) for alignment in alignments]
@@ -291,7 +291,7 @@ class SurfaceTracker:
         around = np.where(mine, first.around, second.around)
         return Explained(squares, around, first.inside & second.inside)
 
-    def _try_second(self, alignment: Alignment, certainty: Map) -> None:
+    def _try_second(self, alignment: HomographyAlignment, certainty: Map) -> None:
         main = self.surfaces[0]
         weights = certainty * NOISE_CORRELATION**-2 * alignment.inside
         found = self._search.find(self._aligner.jacobian, alignment.residual, weights)
@@ -302,7 +302,7 @@ class SurfaceTracker:
             return
         self.surfaces.append(second_surface.begun_with(found, main))
 
-    def _try_standing(self, alignment: Alignment, explained: Map, certainty: Map) -> bool:
+    def _try_standing(self, alignment: HomographyAlignment, explained: Map, certainty: Map) -> bool:
         """Make what stands still, such as a part of the robot, the second surface if no surface explains it.
 
         `explained`: squared residuals over their variance, of the surface that each element belongs to.

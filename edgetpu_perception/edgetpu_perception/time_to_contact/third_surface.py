@@ -8,7 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgetpu_perception.time_to_contact import second_surface
-from edgetpu_perception.time_to_contact.homography_alignment import Aligner, Alignment, Grid, Map
+from edgetpu_perception.time_to_contact.homography_alignment import (
+    Grid,
+    HomographyAligner,
+    HomographyAlignment,
+    Map,
+)
 from edgetpu_perception.time_to_contact.independent_motion import MotionSearch
 from edgetpu_perception.time_to_contact.second_surface import Explained
 from edgetpu_perception.time_to_contact.surface import APPROACH_SIGMAS, Surface
@@ -38,7 +43,12 @@ class ThirdSurface:
         self._tried: list[tuple[slice, slice]] = []
 
     def look_for(
-        self, surfaces: Sequence[Surface], alignment: Alignment, aligner: Aligner, certainty: Map, grid: Grid
+        self,
+        surfaces: Sequence[Surface],
+        alignment: HomographyAlignment,
+        aligner: HomographyAligner,
+        certainty: Map,
+        grid: Grid,
     ) -> None:
         """Begin a trial of a part that grows more than the main surface, if there is one and room for it.
 

@@ -12,7 +12,7 @@ The way of an image:
 2. `align_to_keyframe` (`rotation_between_frames`) starts from guesses, the first being that the camera turns
    on. From each, `RotationAligner.align` (`rotation_alignment`) projects the keyframe's points
    (`compared_points`, `ray_projection`), weights the residuals (`robust_residuals`) and solves the normal
-   equations (`rotation_solver`). One `Alignment` is chosen.
+   equations (`rotation_solver`). One `RotationAlignment` is chosen.
 3. If it follows an object or the robot itself, `moving_objects` and `fixed_parts` look for the scene.
 4. `OrientationEstimator` (`orientation_estimator`) gives the confidence, and the orientation as a `Pose`
    (`orientation_tracker_state`). Where near objects are in view, `DirectComparison`

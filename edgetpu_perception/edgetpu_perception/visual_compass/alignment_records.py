@@ -81,7 +81,7 @@ class Growth:
 
 
 @dataclass(frozen=True)
-class Alignment:
+class RotationAlignment:
     """Rotation of the camera between a key and a view."""
 
     rotation: Matrix

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from edgetpu_perception.visual_compass.alignment_records import Alignment, Key, View
+from edgetpu_perception.visual_compass.alignment_records import Key, RotationAlignment, View
 from edgetpu_perception.visual_compass.moving_objects.other_motion import MIN_DIFFERENCE_CELLS, OtherMotion
 from edgetpu_perception.visual_compass.moving_objects.point_agreement import ALL_FOLLOW, MIN_STANDING_SHARE
 from edgetpu_perception.visual_compass.rotation_alignment import MIN_GAIN, RotationAligner, share_of_gains
@@ -58,7 +58,7 @@ class FixedParts:
         """Certainty that each feature of the picture is fixed to the camera, 0..1: [rows * columns]."""
         aligner.leave_out(self._certainty > 0.5)
 
-    def turn(self, found: Alignment, key: Key, view: View, stamp: float) -> Alignment | None:
+    def turn(self, found: RotationAlignment, key: Key, view: View, stamp: float) -> RotationAlignment | None:
         """Align by the parts that turn, if `found` follows others that stand still.
 
         None if it does not, or if the parts that turn have no common motion.
@@ -84,7 +84,7 @@ class FixedParts:
         """Whether this rotation since the key is too small to be distinguished from none."""
         return angle_between(rotation, _STILL) < self._other.least_difference
 
-    def learn(self, found: Alignment, view: View, stamp: float) -> None:
+    def learn(self, found: RotationAlignment, view: View, stamp: float) -> None:
         """Learn which features are fixed to the camera: they stood still while it turned by `found`."""
         if (
             0.0 < self._next_look - stamp <= LEARNING_INTERVAL_S

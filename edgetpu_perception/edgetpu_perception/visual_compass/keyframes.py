@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.visual_compass.alignment_records import Alignment, Key
+from edgetpu_perception.visual_compass.alignment_records import Key, RotationAlignment
 from edgetpu_perception.visual_compass.moving_objects.undetected_object import NO_PULL, AddedPull
 from edgetpu_perception.visual_compass.rotations import (
     Matrix,
@@ -118,7 +118,7 @@ class Keyframe:
         return max(self.variance + other.variance - common, 0.0)
 
 
-def has_moved_on(alignment: Alignment) -> bool:
+def has_moved_on(alignment: RotationAlignment) -> bool:
     """Whether the camera has left the keyframe's position, if the growth of the picture is measured."""
     growth = alignment.growth
     return growth is not None and abs(growth.mean) > MAX_GROWTH
@@ -136,7 +136,7 @@ class KeyframeRule:
         """The rule for a camera's field of view, rad, and the resolution of its feature map."""
         return cls(max(KEYFRAME_SPAN_SHARE * field_of_view, MIN_SPAN_CELLS / cells_per_radian))
 
-    def is_due(self, keyframe: Keyframe, turned: float, alignment: Alignment) -> bool:
+    def is_due(self, keyframe: Keyframe, turned: float, alignment: RotationAlignment) -> bool:
         """Whether the camera has left the keyframe's view or position, or the scene looks different.
 
         `turned`: turn since the keyframe, rad; `alignment`: the view aligned to the keyframe.

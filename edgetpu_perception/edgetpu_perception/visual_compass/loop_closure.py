@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgetpu_perception.visual_compass import view_recognition_limits as limits
-from edgetpu_perception.visual_compass.alignment_records import Alignment, View
+from edgetpu_perception.visual_compass.alignment_records import RotationAlignment, View
 from edgetpu_perception.visual_compass.keyframes import Keyframe, Keyframes, has_moved_on
 from edgetpu_perception.visual_compass.orientation_estimator import OrientationEstimator
 from edgetpu_perception.visual_compass.orientation_tracker_state import Loss, Pose
@@ -112,7 +112,7 @@ class LoopClosure:
 
     def _aligned(
         self, known: Keyframe, view: View, expected: Matrix, least: float, max_correction: float
-    ) -> Alignment:
+    ) -> RotationAlignment:
         """Align a view to an earlier keyframe, starting from the expected orientation of the view.
 
         If the similarity is below `least` and the orientation may be off by more than an alignment corrects,

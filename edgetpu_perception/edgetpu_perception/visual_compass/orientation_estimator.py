@@ -8,7 +8,7 @@ import numpy as np
 
 from edgetpu_perception.confidence_ramp import ramp
 from edgetpu_perception.visual_compass import view_recognition_limits as limits
-from edgetpu_perception.visual_compass.alignment_records import Alignment
+from edgetpu_perception.visual_compass.alignment_records import RotationAlignment
 from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.moving_objects.undetected_object import (
     DISAGREEMENT_CELLS,
@@ -30,7 +30,7 @@ class OrientationEstimator:
         self.foreground = ForegroundPull((DISAGREEMENT_CELLS / aligner.cells_per_radian) ** 2)
         """How far a foreground may pull the headings."""
 
-    def measured(self, stamp: float, keyframe: Keyframe, alignment: Alignment) -> Pose:
+    def measured(self, stamp: float, keyframe: Keyframe, alignment: RotationAlignment) -> Pose:
         """The pose of a view, taken at `stamp` s, by its alignment to a keyframe."""
         to_world = -keyframe.orientation  # the rotation is from the keyframe to the view
         turn, influence = to_world.dot(to_vector(alignment.rotation)), to_world.dot(alignment.influence)
@@ -56,7 +56,7 @@ class OrientationEstimator:
         covariance: Matrix = keyframe.covariance + measured
         return covariance
 
-    def confidence(self, alignment: Alignment, keyframe: Keyframe) -> float:
+    def confidence(self, alignment: RotationAlignment, keyframe: Keyframe) -> float:
         """Confidence, 0..1, that a view shows the keyframe and that its yaw is known."""
         certainty = alignment.certainty_about(keyframe.orientation.T.dot(self._up))
         about_y = alignment.influence[1]

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from edgetpu_perception.visual_compass import view_recognition_limits as limits
-from edgetpu_perception.visual_compass.alignment_records import Alignment, View
+from edgetpu_perception.visual_compass.alignment_records import RotationAlignment, View
 from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
 from edgetpu_perception.visual_compass.fixed_parts import FixedParts
 from edgetpu_perception.visual_compass.keyframes import Keyframe, KeyframeRule, Keyframes
@@ -108,7 +108,7 @@ class OrientationTracker:
 
     def _align(
         self, view: View, last: TrackedPose, stamp: float, moves: bool
-    ) -> tuple[TrackedPose, Alignment, float]:
+    ) -> tuple[TrackedPose, RotationAlignment, float]:
         """Align a view to the present keyframe, or to the last view if the picture has grown too much.
 
         `moves`: whether the camera may move ahead. Returns the last pose relative to the keyframe that was
@@ -132,7 +132,7 @@ class OrientationTracker:
         view: View,
         last: TrackedPose,
         stamp: float,
-        alignment: Alignment,
+        alignment: RotationAlignment,
         confidence: float,
         moves: bool,
     ) -> Heading | None:
@@ -177,7 +177,7 @@ class OrientationTracker:
         self._last = self._last_seen = TrackedPose(self._estimator.at(first), 0.0, np.zeros(3))
         self.reference_stamp = stamp
 
-    def _track(self, view: View, last: TrackedPose, stamp: float) -> Alignment:
+    def _track(self, view: View, last: TrackedPose, stamp: float) -> RotationAlignment:
         """Align a view to the present keyframe by the scene, where other parts move differently."""
         found = align_to_keyframe(self._aligner, view, last, stamp)
         keyframe = last.pose.keyframe
@@ -193,7 +193,7 @@ class OrientationTracker:
         return turn
 
     def _keep_course(
-        self, turn: MeasuredTurn, found: Pose, alignment: Alignment, interval: float, moves: bool
+        self, turn: MeasuredTurn, found: Pose, alignment: RotationAlignment, interval: float, moves: bool
     ) -> None:
         """Correct the heading where the camera has kept its course, and learn the noise of a quiet view."""
         if moves:  # then near parts of the scene move differently, and are no objects
@@ -273,7 +273,7 @@ class OrientationTracker:
         yaw = last.yaw - float(astray.dot(self._up))
         self._last = self._last_seen = dataclasses.replace(last, pose=pose, yaw=yaw)
 
-    def _renew_keyframe(self, view: View, found: Pose, alignment: Alignment) -> Pose:
+    def _renew_keyframe(self, view: View, found: Pose, alignment: RotationAlignment) -> Pose:
         """Return to an earlier keyframe that shows this view, or make the view a keyframe if one is due.
 
         Returns the pose measured against the keyframe to use from now on.
@@ -303,7 +303,7 @@ class OrientationTracker:
         self._keyframes.add(new := self._keyframe_of(view, found, alignment))
         return self._estimator.at(new)
 
-    def _keyframe_of(self, view: View, found: Pose, alignment: Alignment) -> Keyframe:
+    def _keyframe_of(self, view: View, found: Pose, alignment: RotationAlignment) -> Keyframe:
         """A keyframe of a view that was measured."""
         orientation, covariance = orthonormal(found.orientation), self._estimator.covariance(found)
         new = Keyframe(self._aligner.key(view, alignment), found.stamp, orientation, covariance)

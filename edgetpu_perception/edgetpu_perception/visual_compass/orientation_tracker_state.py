@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.visual_compass.alignment_records import Alignment, View
+from edgetpu_perception.visual_compass.alignment_records import RotationAlignment, View
 from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
 from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.moving_objects.undetected_object import AddedPull
@@ -60,7 +60,7 @@ class Pose:
     """Similarity of view and keyframe, -1..1."""
     pull: float = 0.0
     """How far a foreground may have pulled the heading since the keyframe, one sigma, rad."""
-    alignment: Alignment | None = None
+    alignment: RotationAlignment | None = None
     """Of the view to the keyframe; None for the keyframe itself."""
     fixed_pull: float = 0.0
     """How far parts fixed to the camera may have pulled the heading since the keyframe, one sigma, rad."""
@@ -86,7 +86,7 @@ class TrackedPose:
     """None for a view that is a keyframe itself."""
 
     @property
-    def alignment(self) -> Alignment | None:
+    def alignment(self) -> RotationAlignment | None:
         """How the view was aligned to its keyframe; None for a view that is a keyframe itself."""
         return self.pose.alignment
 

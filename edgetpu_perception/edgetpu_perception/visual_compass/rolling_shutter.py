@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.visual_compass.alignment_records import Alignment, Key
+from edgetpu_perception.visual_compass.alignment_records import Key, RotationAlignment
 from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.moving_objects.point_agreement import PointAgreement
 from edgetpu_perception.visual_compass.orientation_tracker_state import TrackedPose
@@ -78,8 +78,8 @@ class RollingShutter:
         return min(max(self._pull / self._information, -self._shortest), self._shortest)
 
     def follow(
-        self, keyframe: Keyframe, alignment: Alignment, last: TrackedPose, stamp: float, learns: bool
-    ) -> Alignment:
+        self, keyframe: Keyframe, alignment: RotationAlignment, last: TrackedPose, stamp: float, learns: bool
+    ) -> RotationAlignment:
         """The alignment of a view, taken at `stamp` s, turned back to the stamp and with its velocity.
 
         `last`: the pose before; `learns`: whether only the shutter can make rows disagree. A view that comes
@@ -98,8 +98,8 @@ class RollingShutter:
         return self.corrected(keyframe.key, alignment, velocity, learns)
 
     def corrected(
-        self, key: Key, alignment: Alignment, velocity: Vector | None, learns: bool = False
-    ) -> Alignment:
+        self, key: Key, alignment: RotationAlignment, velocity: Vector | None, learns: bool = False
+    ) -> RotationAlignment:
         """An alignment turned back to the stamps, with the `velocity` of its view; unchanged if unknown."""
         if key.velocity is None or velocity is None:
             return alignment
@@ -107,7 +107,7 @@ class RollingShutter:
         return dataclasses.replace(alignment, rotation=rotation, velocity=velocity)
 
     def rotation(
-        self, key: Key, alignment: Alignment, velocity: Vector | None, learns: bool = False
+        self, key: Key, alignment: RotationAlignment, velocity: Vector | None, learns: bool = False
     ) -> Matrix:
         """The rotation of an alignment, turned back to the stamps; unchanged if a velocity is unknown."""
         before, rotation = key.velocity, alignment.rotation

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.camera_intrinsics import Pinhole
-from edgetpu_perception.visual_compass.alignment_records import Alignment, Growth, Key, View
+from edgetpu_perception.visual_compass.alignment_records import Growth, Key, RotationAlignment, View
 from edgetpu_perception.visual_compass.compared_points import ComparedPoints
 from edgetpu_perception.visual_compass.compass_features import FeatureGrid
 from edgetpu_perception.visual_compass.growth_solver import GrowthSolver
@@ -113,7 +113,7 @@ class RotationAligner:
         """Whether features that are fixed to the camera are left out of alignments."""
         return self._used is not None
 
-    def key(self, view: View, known: Alignment | None = None) -> Key:
+    def key(self, view: View, known: RotationAlignment | None = None) -> Key:
         """Prepare a view for others to be aligned to it.
 
         `known`: this view aligned to another key; points that moved independently are then left out.
@@ -146,7 +146,7 @@ class RotationAligner:
         """
         return planes.take(self.points.index, axis=-1)
 
-    def _standing(self, known: Alignment) -> Floats:
+    def _standing(self, known: RotationAlignment) -> Floats:
         """0 at points of an aligned view that move independently, else 1: [points].
 
         At least MIN_STANDING_SHARE of the points are 1: those around which most of the texture follows.
@@ -162,7 +162,7 @@ class RotationAligner:
         used: Floats = standing.astype(np.float32)
         return used
 
-    def not_following(self, found: Alignment) -> Floats:
+    def not_following(self, found: RotationAlignment) -> Floats:
         """1 at points of a key around which texture does not follow an alignment, else 0: [points]."""
         around: Floats = self._around(found.agreement.moving(found.inside)[0] > 0.0)[self.points.index]
         return around
@@ -178,11 +178,11 @@ class RotationAligner:
         plane[self.points.index] = values
         return plane.reshape(self._rows, self._columns)
 
-    def area_share(self, one: Alignment, other: Alignment) -> float:
+    def area_share(self, one: RotationAlignment, other: RotationAlignment) -> float:
         """Area that the first of two alignments explains better, over the area where they differ, 0..1."""
         return share_of_gains(self.gain(one, other))
 
-    def gain(self, one: Alignment, other: Alignment, weight: float = 1.0) -> Floats:
+    def gain(self, one: RotationAlignment, other: RotationAlignment, weight: float = 1.0) -> Floats:
         """How much better the first of two alignments explains the picture around each feature, -1..1.
 
         Features are those of the key, [rows * columns]; magnitudes above MIN_GAIN are certain. `weight`:
@@ -197,7 +197,7 @@ class RotationAligner:
         around: Floats = gain.ravel()
         return around
 
-    def unturned(self, found: Alignment, view: View) -> Alignment:
+    def unturned(self, found: RotationAlignment, view: View) -> RotationAlignment:
         """The alignment `found` as if the camera had not turned, at the same gain."""
         agreement = dataclasses.replace(found.agreement, view=self._at_points(view.planes[0]))
         everywhere = np.ones_like(found.inside)
@@ -277,7 +277,7 @@ class RotationAligner:
         guess: Matrix,
         growth: Growth | None = None,
         most_noise: float = math.inf,
-    ) -> Alignment:
+    ) -> RotationAlignment:
         """Find the rotation from the key's optical frame to the view's, starting from a guess.
 
         The guess may be wrong by up to MAX_GUESS_ERROR_CELLS. `growth`: that of an earlier view since the
@@ -296,7 +296,7 @@ class RotationAligner:
         certainty = certainty_of(similarity, following)
         influence = solver.influence()
         influence /= certainty
-        return Alignment(
+        return RotationAlignment(
             rotation,
             influence,
             similarity,
@@ -318,7 +318,7 @@ class RotationAligner:
     ) -> tuple[Matrix, bool, Floats, PointAgreement, Floats, float]:
         """Take steps from a guess until they are small, or MAX_ITERATIONS of them.
 
-        Returns rotation, converged, inside, agreement, stiffness and tail of the Alignment.
+        Returns rotation, converged, inside, agreement, stiffness and tail of the RotationAlignment.
         """
         rotation, gain, near, converged = guess, np.float32(1.0), False, False
         tolerated = key.tolerated if self.little_moves or self.ahead is not None else np.float32(0.0)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.algorithm import MAX_REPEATED_S
-from edgetpu_perception.visual_compass.alignment_records import Alignment, View
+from edgetpu_perception.visual_compass.alignment_records import RotationAlignment, View
 from edgetpu_perception.visual_compass.angular_velocity_filter import ACCELERATION_SIGMAS
 from edgetpu_perception.visual_compass.keyframes import MIN_SIMILARITY_SHARE, Keyframe
 from edgetpu_perception.visual_compass.orientation_tracker_state import Pose, TrackedPose
@@ -122,7 +122,7 @@ class DirectComparison:
         self._left_out = self._compared = 0
 
     def improve(
-        self, turn: MeasuredTurn, last: TrackedPose, view: View, alignment: Alignment
+        self, turn: MeasuredTurn, last: TrackedPose, view: View, alignment: RotationAlignment
     ) -> MeasuredTurn:
         """The better measurement of a turn.
 
@@ -137,7 +137,7 @@ class DirectComparison:
         return dataclasses.replace(better, near_covariance=near)
 
     def _direct(
-        self, turn: MeasuredTurn, last: TrackedPose, view: View, alignment: Alignment
+        self, turn: MeasuredTurn, last: TrackedPose, view: View, alignment: RotationAlignment
     ) -> MeasuredTurn | None:
         """The turn against the last view; None if it is not needed or follows a moving object."""
         if alignment.tail <= TAIL_RANGE[0] or last.view is None or last.alignment is None:
@@ -183,7 +183,7 @@ def initial_similarity(keyframe: Keyframe) -> float:
     return TYPICAL_SIMILARITY if math.isnan(keyframe.similarity) else keyframe.similarity
 
 
-def is_good(alignment: Alignment, before: Pose) -> bool:
+def is_good(alignment: RotationAlignment, before: Pose) -> bool:
     """Whether an alignment is as similar to the keyframe as expected from the last pose."""
     recent = max(SUDDEN_SIMILARITY_SHARE * before.similarity, SIMILARITY_RANGE[0])
     return alignment.converged and alignment.similarity >= min(
@@ -191,7 +191,7 @@ def is_good(alignment: Alignment, before: Pose) -> bool:
     )
 
 
-def is_noisy(alignment: Alignment, last: TrackedPose) -> bool:
+def is_noisy(alignment: RotationAlignment, last: TrackedPose) -> bool:
     """Whether a view differs more from the keyframe than the last one did, or is the first to be compared.
 
     The alignment may then follow what the camera adds to its pictures: bars, letters or dirt do not move, and
@@ -211,7 +211,7 @@ def is_repeated(view: View, last: TrackedPose, stamp: float) -> bool:
     return turns and np.array_equal(view.planes[0], before.planes[0])
 
 
-def turns_on(first: Alignment, other: Alignment, jump: float, interval: float) -> bool:
+def turns_on(first: RotationAlignment, other: RotationAlignment, jump: float, interval: float) -> bool:
     """Whether the camera has turned on as extrapolated, and a jump, rad, is the motion of an object.
 
     It has if the picture supports that more than the jump, weighted with the likelihood that a jolt turns the
@@ -223,7 +223,7 @@ def turns_on(first: Alignment, other: Alignment, jump: float, interval: float) -
     return supports > contradicts * math.exp(-0.5 * jolts * jolts)
 
 
-def better(one: Alignment, other: Alignment) -> Alignment:
+def better(one: RotationAlignment, other: RotationAlignment) -> RotationAlignment:
     """The alignment that more of the picture supports, at the smaller noise of both.
 
     Points out of view support neither: a few people who happen to look like others do not outvote a scene.
@@ -232,7 +232,9 @@ def better(one: Alignment, other: Alignment) -> Alignment:
     return max(one, other, key=lambda each: each.agreement.measure(noise)[2])
 
 
-def align_to_keyframe(aligner: RotationAligner, view: View, last: TrackedPose, stamp: float) -> Alignment:
+def align_to_keyframe(
+    aligner: RotationAligner, view: View, last: TrackedPose, stamp: float
+) -> RotationAlignment:
     """Align a view to the present keyframe, from up to five guesses."""
     align, key, orientation = aligner.align, last.pose.keyframe.key, last.pose.keyframe.orientation
     growth = None if last.alignment is None else last.alignment.growth

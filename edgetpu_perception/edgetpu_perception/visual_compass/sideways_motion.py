@@ -13,7 +13,7 @@ import math
 import cv2
 import numpy as np
 
-from edgetpu_perception.visual_compass.alignment_records import Alignment
+from edgetpu_perception.visual_compass.alignment_records import RotationAlignment
 from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.robust_residuals import OUTLIER_DEVIATIONS
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
@@ -93,12 +93,12 @@ class SidewaysMotion:
         """Whether the camera moved a moment ago: for some time the picture certainly grew, or shrank."""
         return stamp - self._moved <= VELOCITY_MEMORY_S
 
-    def has_grown(self, alignment: Alignment, keyframe: Keyframe) -> bool:
+    def has_grown(self, alignment: RotationAlignment, keyframe: Keyframe) -> bool:
         """Whether the picture has certainly grown or shrunk since a keyframe."""
         growth, variance = self._growth(alignment, keyframe)
         return _is_certain(growth, variance)
 
-    def update(self, alignment: Alignment, keyframe: Keyframe, stamp: float) -> None:
+    def update(self, alignment: RotationAlignment, keyframe: Keyframe, stamp: float) -> None:
         """Add a view taken at `stamp` s that is aligned to a keyframe."""
         if self._keyframe is None:
             self._keyframe = keyframe
@@ -136,7 +136,7 @@ class SidewaysMotion:
         self._paths = kept * self._paths + interval * _square_of_path(age)
         self.rate_variance = max(self._squares, 0.0) / (self._paths + REST)
 
-    def _growth(self, alignment: Alignment, keyframe: Keyframe) -> tuple[float, float]:
+    def _growth(self, alignment: RotationAlignment, keyframe: Keyframe) -> tuple[float, float]:
         """Forward motion since a keyframe over the scene's distance, and its variance from the residuals."""
         if alignment.growth is not None:
             return alignment.growth.mean, alignment.growth.variance

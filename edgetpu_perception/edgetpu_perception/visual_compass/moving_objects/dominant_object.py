@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from edgetpu_perception.visual_compass.alignment_records import Alignment, View
+from edgetpu_perception.visual_compass.alignment_records import RotationAlignment, View
 from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.moving_objects.other_motion import OtherMotion
 from edgetpu_perception.visual_compass.moving_objects.point_agreement import ALL_FOLLOW
@@ -83,7 +83,9 @@ class SteadyCourse:
         """Time in s since which something may have moved independently; infinite if nothing does."""
         return math.inf if self._is_quiet or not self._before else self._before[0].pose.stamp
 
-    def update(self, velocity: Vector, pose: Pose, alignment: Alignment, interval: float) -> Vector | None:
+    def update(
+        self, velocity: Vector, pose: Pose, alignment: RotationAlignment, interval: float
+    ) -> Vector | None:
         """Add a view; `velocity`: in the optical frame since the previous view, `interval` s ago, rad/s.
 
         Returns the error of the heading, rad about the world's axes, when the course is found again.
@@ -118,7 +120,9 @@ class SteadyCourse:
                 interval = later.pose.stamp - earlier.pose.stamp
                 self._astray += orientation.dot(later.velocity - first.velocity) * interval
 
-    def alternative(self, found: Alignment, keyframe: Keyframe, view: View, stamp: float) -> Alignment | None:
+    def alternative(
+        self, found: RotationAlignment, keyframe: Keyframe, view: View, stamp: float
+    ) -> RotationAlignment | None:
         """The alignment by which the camera continues as before; None if the picture does not support it."""
         if not self._before or stamp - self._moved > MEMORY_S or 0.0 < self._next_try - stamp <= RETRY_S:
             return None
@@ -134,7 +138,7 @@ class SteadyCourse:
         self._next_try = -math.inf if other is not None else stamp + RETRY_S
         return other
 
-    def confirm(self, found: Alignment, keyframe: Keyframe, view: View, stamp: float) -> bool:
+    def confirm(self, found: RotationAlignment, keyframe: Keyframe, view: View, stamp: float) -> bool:
         """Whether an alignment shows that the camera continues as before; then the course is found again."""
         if not self._before:
             return False

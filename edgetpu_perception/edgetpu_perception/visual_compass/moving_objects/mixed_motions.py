@@ -8,7 +8,7 @@ views without objects, an alignment that starts next to the mean finds one of th
 
 from __future__ import annotations
 
-from edgetpu_perception.visual_compass.alignment_records import Alignment, Key, View
+from edgetpu_perception.visual_compass.alignment_records import Key, RotationAlignment, View
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotation_between_frames import NOISE_RISE
 from edgetpu_perception.visual_compass.rotations import Vector, angle_between, to_matrix
@@ -34,8 +34,8 @@ Derived: more than half. Rows: as BESIDE_CELLS; uncritical from 0.5 to 0.6.
 
 
 def separated(
-    aligner: RotationAligner, mixed: Alignment, key: Key, view: View, axis: Vector, noise: float
-) -> Alignment:
+    aligner: RotationAligner, mixed: RotationAlignment, key: Key, view: View, axis: Vector, noise: float
+) -> RotationAlignment:
     """Align a view to a key by the scene alone; returns `mixed` unless an alignment fits better.
 
     `mixed`: the alignment that may be a mean of two motions. `axis`: axis of the turns in the key's frame, a

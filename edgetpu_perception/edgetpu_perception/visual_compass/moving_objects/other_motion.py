@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from edgetpu_perception.visual_compass.alignment_records import Alignment, Key, View
+from edgetpu_perception.visual_compass.alignment_records import Key, RotationAlignment, View
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import Matrix, angle_between
 from edgetpu_perception.visual_compass.view_recognition_limits import SIMILARITY_RANGE
@@ -32,14 +32,14 @@ class OtherMotion:
 
     def find(
         self,
-        found: Alignment,
+        found: RotationAlignment,
         key: Key,
         view: View,
         guess: Matrix,
         *,
         min_following: float,
         min_area_share: float,
-    ) -> Alignment | None:
+    ) -> RotationAlignment | None:
         """Align the texture that does not follow `found`, from a guess; None if support is too low.
 
         `min_following`: least share of that texture that has to follow the result, 0..1. `min_area_share`:

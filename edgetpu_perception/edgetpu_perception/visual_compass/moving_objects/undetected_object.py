@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from edgetpu_perception.visual_compass.alignment_records import Alignment
+from edgetpu_perception.visual_compass.alignment_records import RotationAlignment
 from edgetpu_perception.visual_compass.rotations import Vector
 
 EXPLAINED_SIGMAS = 2.0
@@ -104,7 +104,7 @@ class ForegroundPull:
         else:
             self.noise += min(interval / NOISE_MEMORY_S, 1.0) * (noise - self.noise)
 
-    def pull(self, alignment: Alignment, axis: Vector) -> float:
+    def pull(self, alignment: RotationAlignment, axis: Vector) -> float:
         """One sigma of the pull on a turn about an axis of the key's frame, rad.
 
         It is 0 if noise explains the disagreement of the blocks.
