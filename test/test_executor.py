@@ -253,7 +253,7 @@ def test_an_entity_destroyed_in_the_same_round_is_not_called(bench: Bench) -> No
 @pytest.mark.parametrize("kind", ["publisher", "subscription"])
 def test_an_entity_with_events_can_be_destroyed_between_two_rounds(bench: Bench, kind: str) -> None:
     publisher = bench.node.create_publisher(String, "words", 10)
-    subscription = bench.node.create_subscription(String, "words", print, 10)
+    subscription = bench.node.create_subscription(String, "words", lambda _message: None, 10)
     bench.settle()
     if kind == "publisher":
         bench.node.destroy_publisher(publisher)
@@ -293,7 +293,7 @@ def test_events_are_left_to_rclpy(bench: Bench) -> None:
     bench.node.create_subscription(
         String,
         "words",
-        print,
+        lambda _message: None,
         QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE),
         event_callbacks=SubscriptionEventCallbacks(incompatible_qos=events.append),
     )
