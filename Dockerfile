@@ -17,7 +17,7 @@ RUN apt-get update \
  && apt-get install -y --no-install-recommends python3-pip \
  && rosdep update --rosdistro jazzy \
  && rosdep install --from-paths src --ignore-src -y --dependency-types=buildtool --dependency-types=build --dependency-types=exec \
- && pip install --no-cache-dir --break-system-packages ai-edge-litert==2.3.0 \
+ && pip install --no-cache-dir --break-system-packages ai-edge-litert==2.3.0 'numpy<2' \
  && rm -rf /var/lib/apt/lists/*
 
 COPY . src/edgetpu_ros

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgetpu_driver.engines.litert_package import install_command
 from edgetpu_driver.engines.process_lock import ProcessLock
 from edgetpu_driver.errors import DependencyMissingError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.files.memory_file import memory_file
@@ -55,7 +56,7 @@ def interpreter_class() -> Any:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError as error:
         raise DependencyMissingError(
-            f"running models on the CPU needs LiteRT: pip install ai-edge-litert ({error})"
+            f"running models on the CPU needs LiteRT: {install_command()} ({error})"
         ) from None
     return Interpreter
 

@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from edgetpu_driver.cli.doctor.finding import Finding, fine, missing, note
+from edgetpu_driver.engines.litert_package import install_command
 
 _OLDEST_PYTHON = (3, 10)
 """Oldest Python: that of ROS 2 Humble on Ubuntu 22.04, the oldest supported distribution."""
@@ -139,7 +140,7 @@ def litert(needed: bool) -> Finding:
     found = _version("ai-edge-litert")
     if found and _is_importable("ai_edge_litert.interpreter"):
         return fine("LiteRT", found)
-    remedy = f"pip install ai-edge-litert{_ON_EXTERNALLY_MANAGED}"
+    remedy = install_command() + _ON_EXTERNALLY_MANAGED
     if needed:
         return missing("LiteRT", "not installed", remedy)
     return note("LiteRT", "not installed; models with operators that run on the CPU need it", remedy)
