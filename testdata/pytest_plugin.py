@@ -9,18 +9,35 @@ import contextlib
 import faulthandler
 import logging
 import os
+import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+from _pytest.assertion.rewrite import AssertionRewritingHook
 
 from testdata import DATA, GOLDEN, KnownFiles, MissingFileError, ModelFolder
 
 _HANGS = 700.0
 """Time after which a test counts as hanging, s; pytest-timeout ends tests earlier, unless the GIL is held."""
-_STDERR = pytest.StashKey[int]()
-"""Key of the descriptor of standard error, which is captured during tests."""
+_stderr: list[int] = []  # a descriptor of standard error, which is captured during tests
+
+
+def _name_test_modules() -> None:
+    """Make test modules known by name, which dataclasses need; pytest 6, as in Ubuntu 22.04, does not."""
+    load = AssertionRewritingHook.exec_module
+
+    def exec_module(hook: AssertionRewritingHook, module: ModuleType) -> None:
+        sys.modules.setdefault(module.__name__, module)
+        load(hook, module)
+
+    AssertionRewritingHook.exec_module = exec_module  # type: ignore[method-assign, assignment]
+
+
+if pytest.__version__.startswith("6."):
+    _name_test_modules()
 
 
 @pytest.fixture(scope="session")
@@ -58,21 +75,19 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keep standard error open for the stacks of a test that hangs."""
     capture = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
-        config.stash[_STDERR] = os.dup(2)
+        _stderr[:] = [os.dup(2)]
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+@pytest.hookimpl(hookwrapper=True)  # `wrapper` needs a later pytest than that of Ubuntu 22.04
+def pytest_runtest_protocol() -> Generator[None, None, None]:
     """End the process, with the stacks of its threads, if a test hangs and holds the interpreter's lock.
 
     If a discovery begins while a participant is deleted, Fast DDS may wait for ever, at full processor load
     (Fast-DDS issue 6513). rclpy holds the lock meanwhile, so no other thread runs.
     """
-    faulthandler.dump_traceback_later(_HANGS, exit=True, file=item.config.stash[_STDERR])
-    try:
-        return (yield)
-    finally:
-        faulthandler.cancel_dump_traceback_later()
+    faulthandler.dump_traceback_later(_HANGS, exit=True, file=_stderr[0])
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.hookimpl(tryfirst=True)
