@@ -17,6 +17,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+pytest.importorskip("rosbags", reason="needs rosbags")
 
 import rclpy
 from geometry_msgs.msg import Twist

@@ -14,6 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+pytest.importorskip("rosbags", reason="needs rosbags")
+
 from rosbags.rosbag2 import Writer
 from rosbags.typesys import Stores, get_typestore
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("rosbags", reason="needs rosbags")
+
 from demo.bag.frames import Frame, evenly_spaced, read_frames
 from demo.bag.image_bag import ImageBag
 from demo.bag.recorded_truth import Truth, load_truth

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("rosbags", reason="needs rosbags")
+
 from demo.bag.recorded_truth import Deviation, Judgement, Truth, load_truth
 from demo.errors import BagError, UsageError
 from demo.nodes import NODES, select

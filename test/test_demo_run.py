@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 import yaml
+
+pytest.importorskip("rosbags", reason="needs rosbags")
+
 from PIL import Image
 from rosbags.interfaces import Connection
 from rosbags.rosbag2 import StoragePlugin, Writer

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+pytest.importorskip("rosbags", reason="needs rosbags")
+
 from demo.bag.recorded_truth import load_truth
 from demo.errors import BagError
 from demo.scene.scene_bag import write_scene

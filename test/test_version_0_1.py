@@ -11,6 +11,7 @@ import yaml
 
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+pytest.importorskip("rosbags", reason="needs rosbags")
 
 from rclpy.serialization import deserialize_message, serialize_message
 from rosbags.rosbag2 import Reader, StoragePlugin, Writer

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 pytest.importorskip("vision_msgs", reason="needs vision_msgs")
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+pytest.importorskip("rosbags", reason="needs rosbags")
 
 from rclpy.serialization import deserialize_message
 from rosbags.rosbag2 import StoragePlugin, Writer
