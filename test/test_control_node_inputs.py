@@ -16,7 +16,7 @@ pytest.importorskip("vision_msgs", reason="needs vision_msgs")
 from builtin_interfaces.msg import Time
 from geometry_msgs.msg import Twist, TwistStamped, Vector3
 from nav_msgs.msg import Odometry
-from rclpy.clock_type import ClockType
+from rclpy.clock import ClockType
 from rclpy.parameter import Parameter
 from rclpy.time import Time as RosTime
 from sensor_msgs.msg import CameraInfo

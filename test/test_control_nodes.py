@@ -14,7 +14,7 @@ pytest.importorskip("vision_msgs", reason="needs vision_msgs")
 from geometry_msgs.msg import Twist, TwistStamped, Vector3
 from nav_msgs.msg import Odometry
 from rcl_interfaces.srv import SetParameters, SetParametersAtomically
-from rclpy.clock_type import ClockType
+from rclpy.clock import ClockType
 from rclpy.parameter import Parameter
 from sensor_msgs.msg import CameraInfo
 from std_msgs.msg import Float64, Header

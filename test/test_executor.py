@@ -14,6 +14,7 @@ pytest.importorskip("rclpy", reason="needs ROS 2")
 
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.node import Node
+from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.task import Future
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
@@ -23,6 +24,11 @@ from edgetpu_driver.node_kit.executor.wait_set import _take_response
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from testdata.running_nodes.node_in_executor import Bench
 from testdata.timeouts import PATIENCE
+
+try:
+    from rclpy.event_handler import SubscriptionEventCallbacks
+except ImportError:  # ROS 2 Humble
+    from rclpy.qos_event import SubscriptionEventCallbacks
 
 
 def _yes(_request: Any, response: Any) -> Any:
@@ -283,9 +289,6 @@ def test_an_entity_made_before_a_callback_raised_is_waited_for(bench: Bench) -> 
 
 
 def test_events_are_left_to_rclpy(bench: Bench) -> None:
-    from rclpy.event_handler import SubscriptionEventCallbacks
-    from rclpy.qos import QoSProfile, ReliabilityPolicy
-
     events: list[Any] = []
     bench.node.create_publisher(
         String, "words", QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from weakref import WeakSet
 
-from rclpy.clock import Clock
-from rclpy.clock_type import ClockType
+from rclpy.clock import Clock, ClockType
 from rclpy.exceptions import InvalidHandle
 from rclpy.node import Node
 from rclpy.timer import Timer
