@@ -182,6 +182,7 @@ def test_a_grey_image_has_three_equal_channels_for_a_colour_model(picture: NDArr
 
 def test_a_single_pixel_fills_the_input() -> None:
     assert (filled(np.full((1, 1, 3), 7, np.uint8), spec(4, 6)) == 7).all()
+    assert (filled(np.full((1, 1, 3), 7, np.uint8), spec(4, 6, channels=1)) == 7).all()
 
 
 def test_a_long_thin_image_keeps_at_least_a_row() -> None:

@@ -99,6 +99,8 @@ class Preprocessor:
 
     def _resize(self, part: NDArray[np.uint8], target: NDArray[np.uint8]) -> None:
         """Resize a part of an image, [H, W] or [H, W, 3], to uint8 [height, width, channels]."""
+        if part.shape[:2] == (1, 1):  # OpenCV 4.5, as in Ubuntu 22.04, takes no single pixel with colours
+            part = part.repeat(2, axis=0)
         if part.ndim == self.channels == 3 and self._swaps:
             resized = np.empty(target.shape, np.uint8)
             cv2.cvtColor(_resize_into(part, resized, self._truncates), cv2.COLOR_RGB2BGR, target)
