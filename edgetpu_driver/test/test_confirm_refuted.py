@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from edgetpu_driver.usb.registers import Register
 from edgetpu_driver.virtual import VirtualEdgeTpu
@@ -81,7 +82,7 @@ def test_a_stick_that_behaves_otherwise_is_refuted(name: str, stick: Stick, told
     assert told in course.outcomes[0].detail
 
 
-Outputs = np.ndarray[Any, Any]
+Outputs = NDArray[Any]
 
 
 def wrong(monkeypatch: pytest.MonkeyPatch, change: Callable[[MatrixProduct, Outputs], Outputs]) -> None:
