@@ -71,9 +71,8 @@ class DiagonalLayout(LayerLayout):
         """uint8[groups, positions, 4], a view: byte 5 * i of every row of 16."""
         strides = (*cells.strides[:2], cells.strides[2] + 1)
         shape = (*cells.shape[:2], CHANNELS_PER_CELL)
-        return np.lib.stride_tricks.as_strided(
-            cells.view(np.uint8), shape, strides, writeable=cells.flags.writeable
-        )
+        start = cells[:1, :1].view(np.uint8)  # before NumPy 1.23 only contiguous arrays have a view of bytes
+        return np.lib.stride_tricks.as_strided(start, shape, strides, writeable=cells.flags.writeable)
 
 
 def depthwise_layout(
