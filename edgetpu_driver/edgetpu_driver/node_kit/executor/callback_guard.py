@@ -125,7 +125,8 @@ def source_of(entity: object) -> str:
     if isinstance(entity, Subscription):
         return f"message on {entity.topic_name}"
     if isinstance(entity, Service):
-        return f"request to {entity.service_name}"
+        with entity.handle:  # rclpy of Humble has no service_name
+            return f"request to {entity.handle.name}"
     if isinstance(entity, Client):
         return f"answer of {entity.srv_name}"
     callback = getattr(entity, "callback", None)
@@ -217,8 +218,10 @@ class GuardedExecutor(SingleThreadedExecutor):
         """Report an exception of a task that belongs to no entity."""
         report(self.get_nodes(), "task", error)
 
-    def _make_handler(self, entity: Any, node: Node, take_from_wait_list: Callable[[Any], Any]) -> Any:
-        take = take_from_wait_list
+    def _make_handler(
+        self, entity: Any, node: Node, take_from_wait_list: Callable[[Any], Any], *call: Callable[..., Any]
+    ) -> Any:
+        take = partial(_take_for, call[0], take_from_wait_list) if call else take_from_wait_list
         if isinstance(entity, Service):
             take = _take_request
         elif isinstance(entity, Client):
@@ -233,7 +236,19 @@ class GuardedExecutor(SingleThreadedExecutor):
                 return None
             return None if execute is None else _guarded(execute, node, entity)
 
-        return super()._make_handler(entity, node, take_guarded)
+        return super()._make_handler(entity, node, take_guarded, *([_execute] if call else []))
+
+
+def _take_for(
+    call: Callable[[Any, Any], Awaitable[None]], take: Callable[[Any], Any], entity: Any
+) -> Callable[[], Awaitable[None]]:
+    """Take data with what rclpy of Humble gives, as later ones do: returns a function that calls back."""
+    return partial(call, entity, take(entity))
+
+
+async def _execute(_entity: Any, execute: Callable[[], Awaitable[None]] | None) -> None:
+    if execute is not None:
+        await execute()
 
 
 def _guarded(
