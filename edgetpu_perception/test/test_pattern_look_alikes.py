@@ -121,6 +121,16 @@ def test_a_chessboard_with_small_tags_is_found_and_may_be_blurred(
     assert (result.x, result.y) == pytest.approx(place, abs=0.2)
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_soft_pattern_is_found_beneath_a_reflection_as_soft(seed: int) -> None:
+    scene, reflected = (texture(each, side=640, blur=4.0)[:480] for each in (seed, 100 + seed))
+    view, made = pixels(scene), PatternTracker()
+    assert made.set_template(view[TOP : TOP + 120, LEFT : LEFT + 160], view=view).accepted
+    result = made.update(pixels(scene + 0.3 * (reflected - reflected.mean())))
+    assert result.valid
+    assert (result.x, result.y) == pytest.approx((LEFT + 79.5, TOP + 59.5), abs=1.0)
+
+
 def test_an_exact_copy_elsewhere_scores_one() -> None:
     tiles = np.tile(texture(10, side=16), (4, 4))
     made = PatternTracker()

@@ -57,12 +57,14 @@ class FinePatchCheck:
         """
         if seen is None or self._is_clear(seen):
             return False
-        if self._agreement.is_contradicted(*seen):
+        left = self._agreement.left(*seen)
+        if left > UNEXPLAINED_OF_ALL:
             return True
         finer_seen = None if self._finer is None else finer()
         if self._finer is None or finer_seen is None:
             return False
-        return self._finer.is_contradicted(*finer_seen, self._finer.left_by_errors)
+        # What the squares already leave, as of a pattern that has bent or blurs, is no finer structure.
+        return self._finer.is_contradicted(*finer_seen, max(self._finer.left_by_errors, left))
 
     def _is_clear(self, seen: Seen) -> bool:
         """Whether finer squares need not be compared."""

@@ -12,6 +12,7 @@ unexplained.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -126,6 +127,14 @@ class PatchAgreement:
         left unexplained. Unlike `share`, this weights blocks by their gradients, and includes gradients of
         the patch that the image lacks.
         """
+        return bool(self._parts) and all(left > most for left in self._shares_left(window, noise))
+
+    def left(self, window: NDArray[np.float32], noise: float) -> float:
+        """Share of all gradients, besides noise, that `is_contradicted` compares; 0 if nothing is left."""
+        return max(min(self._shares_left(window, noise), default=0.0), 0.0)
+
+    def _shares_left(self, window: NDArray[np.float32], noise: float) -> Iterator[float]:
+        """That share with nothing covered, and with each side of the patch covered."""
         seen = self._differences(window)
         for part, patch_power, count in self._parts:
             window_part, patch = seen[part], self._patch[part]
@@ -133,9 +142,7 @@ class PatchAgreement:
             product = max(_product(window_part, patch), 0.0)
             from_noise = (STEP_PX * noise) ** 2 * count
             unexplained = power - product**2 / patch_power
-            if unexplained <= most * power + NOISE_MARGIN * from_noise:
-                return False
-        return bool(self._parts)
+            yield (unexplained - NOISE_MARGIN * from_noise) / max(power, 1e-9)
 
     def share(self, window: NDArray[np.float32], noise: float) -> float:
         """Share of the blocks with structure that agree, 0..1; 0 if they are too few.
