@@ -63,6 +63,16 @@ def test_a_board_with_fields_as_fine_as_squares_is_found_where_it_is(period: int
     assert max(errors) < 0.5
 
 
+def test_a_template_of_as_many_px_as_a_patch_is_refined_in_squares_of_half_the_side() -> None:
+    scene = texture(5, side=680, blur=6.0)[:520]
+    view, tracker = picture(scene, 0, 0), PatternTracker(search=(128, 128), template=(32, 32))
+    assert tracker.set_template(view[183:303, 243:403], view=view).accepted
+    for dx, dy in SHIFTS:
+        result = tracker.update(picture(scene, dx, dy))
+        assert result.valid
+        assert (result.x, result.y) == pytest.approx((243 + 79.5 + dx, 183 + 59.5 + dy), abs=0.1)
+
+
 def test_squares_half_a_square_off_are_those_between_the_others_only_for_waves_that_are_longer() -> None:
     counting = np.ones((24, 32), bool)
     assert aliasing_of(waves(6.0), counting, 5) > 1.0

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from edgetpu_driver.images.encodings import Pixels
 
 MOST_PX = 32
-"""Largest width and height of a fine patch, px; a larger one is averaged over squares. Limits the time.
+"""Largest width and height of a fine patch, px; a larger one is averaged over squares. Up to twice that
+if the px of the search image are as fine as these squares. Limits the time.
 
 Rows: pattern, whole picture, within 2 px.
 """
@@ -80,6 +81,10 @@ def fine_patch(
     """
     side = max(1, math.ceil(max(grey.shape) / MOST_PX))
     patch = _patch_of(grey, counts, scale, offset, side)
+    if patch is None and side > 1:
+        # For a template as large as MOST_PX these squares are no finer than px of the search image.
+        side = math.ceil(side / 2)
+        patch = _patch_of(grey, counts, scale, offset, side)
     if patch is None or side == 1:
         return patch
     if aliasing_of(_whole_squares(grey, side), patch.mask, side) > MAX_ALIASING:

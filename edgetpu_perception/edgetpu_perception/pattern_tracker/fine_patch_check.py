@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.pattern_tracker.fine_patch import FinePatch
+from edgetpu_perception.pattern_tracker.fine_patch import MOST_PX, FinePatch
 from edgetpu_perception.pattern_tracker.patch_agreement import UNEXPLAINED_OF_ALL, PatchAgreement
 
 LEAST_SHARE = 0.7
@@ -38,13 +38,15 @@ class FinePatchCheck:
         self._agreement = PatchAgreement(patch.values, patch.mask)
         finer = patch.finer
         self._finer = None if finer is None else PatchAgreement(finer.values, finer.mask)
+        self._compares = max(patch.values.shape) <= MOST_PX
+        """Whether squares are compared: the limits are for squares of no more than MOST_PX to a side."""
         self._always_finer = patch.smooth
         """Whether much of the patch's structure is lost in its squares."""
 
     @property
     def can_confirm(self) -> bool:
         """Whether the patch has enough blocks with structure to be confirmed."""
-        return self._agreement.is_known
+        return self._compares and self._agreement.is_known
 
     def share(self, seen: Seen | None) -> float:
         """Share of the blocks of the patch that agree, 0..1."""
@@ -55,7 +57,7 @@ class FinePatchCheck:
 
         `finer`: returns what the image shows in the finer squares, called only if these are compared.
         """
-        if seen is None or self._is_clear(seen):
+        if seen is None or not self._compares or self._is_clear(seen):
             return False
         left = self._agreement.left(*seen)
         if left > UNEXPLAINED_OF_ALL:
