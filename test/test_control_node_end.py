@@ -49,45 +49,53 @@ class MovingByANetwork(PolicyNode):
         self._drive()
 
 
+def _driving(
+    monkeypatch: pytest.MonkeyPatch, acknowledge: Callable[[list[Any]], bool], kind: type[Any] = Moving
+) -> tuple[Any, list[Any]]:
+    """A node that drives on, and what it has sent, to which `acknowledge` may add."""
+    node, events = kind(), list[Any]()
+    publisher = SimpleNamespace(
+        publish=lambda twist: events.append(twist.linear.x),
+        wait_for_all_acked=lambda _timeout: acknowledge(events),
+    )
+    monkeypatch.setattr(node._velocities, "_publisher", publisher)
+    node.drive()
+    return node, events
+
+
+def _ending(
+    monkeypatch: pytest.MonkeyPatch, acknowledge: Callable[[list[Any]], bool], kind: type[Any] = Moving
+) -> tuple[Any, list[Any]]:
+    """A node that drives on, and what happens at its end."""
+    node, events = _driving(monkeypatch, acknowledge, kind)
+    monkeypatch.setattr(velocity_publisher.time, "sleep", lambda seconds: events.append(f"{seconds} s"))
+    events.clear()
+    return node, events
+
+
+def _acknowledge(events: list[Any]) -> bool:
+    events.append("acknowledged")
+    return True
+
+
 @pytest.mark.parametrize("kind", [Moving, MovingByANetwork])
 def test_a_node_that_ends_stays_until_its_standstill_has_arrived(
     graph: Any,  # noqa: ARG001 - rclpy runs
     monkeypatch: pytest.MonkeyPatch,
     kind: type[Any],
 ) -> None:
-    node, events = kind(), list[Any]()
-    publisher = SimpleNamespace(
-        publish=lambda twist: events.append(twist.linear.x),
-        wait_for_all_acked=lambda _: events.append("acknowledged") or True,
-    )
-    monkeypatch.setattr(node._velocities, "_publisher", publisher)
-    node.drive()
+    node, events = _driving(monkeypatch, _acknowledge, kind)
     destroy = node.destroy_publisher
     monkeypatch.setattr(node, "destroy_publisher", lambda each: events.append("destroyed") or destroy(each))
     node.destroy_node()
     assert events[:4] == [0.5, 0.0, "acknowledged", "destroyed"]
 
 
-def _ending(
-    monkeypatch: pytest.MonkeyPatch, acknowledge: Callable[[object], bool], kind: type[Any] = Moving
-) -> tuple[Any, list[Any]]:
-    """A node that drives on, and what happens at its end."""
-    node, events = kind(), list[Any]()
-    publisher = SimpleNamespace(
-        publish=lambda twist: events.append(twist.linear.x), wait_for_all_acked=acknowledge
-    )
-    monkeypatch.setattr(node._velocities, "_publisher", publisher)
-    monkeypatch.setattr(velocity_publisher.time, "sleep", lambda seconds: events.append(f"{seconds} s"))
-    node.drive()
-    events.clear()
-    return node, events
-
-
 def test_stops_on_a_middleware_that_cannot_tell_what_has_arrived(
     graph: Any,  # noqa: ARG001 - rclpy runs
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def unsupported(_timeout: object) -> bool:
+    def unsupported(_events: list[Any]) -> bool:
         raise _rclpy.RCLError("not supported")
 
     node, events = _ending(monkeypatch, unsupported)
@@ -100,7 +108,7 @@ def test_says_that_no_robot_has_acknowledged_its_standstill(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    node, events = _ending(monkeypatch, lambda _timeout: False)
+    node, events = _ending(monkeypatch, lambda _events: False)
     node.destroy_node()
     assert events == [0.0, "0.05 s"]
     assert "the standstill at the end was not acknowledged within 0.3 s" in capfd.readouterr().err
@@ -112,7 +120,7 @@ def test_stops_before_other_nodes_of_its_process_are_destroyed_and_again_when_it
     monkeypatch: pytest.MonkeyPatch,
     kind: type[Any],
 ) -> None:
-    node, events = _ending(monkeypatch, lambda _timeout: events.append("acknowledged") or True, kind)
+    node, events = _ending(monkeypatch, _acknowledge, kind)
     node.on_stop()
     assert events == [0.0]
     node.destroy_node()
@@ -125,7 +133,7 @@ def test_a_node_whose_robot_stands_ends_without_a_word(
     monkeypatch: pytest.MonkeyPatch,
     kind: type[Any],
 ) -> None:
-    node, events = _ending(monkeypatch, lambda _timeout: True, kind)
+    node, events = _ending(monkeypatch, lambda _events: True, kind)
     node._velocities.send(STANDSTILL)
     events.clear()
     node.on_stop()

@@ -1,4 +1,4 @@
-"""The values that a parameter file gives to a node, for launch files that depend on some of them."""
+"""The sections of a parameter file, and the values that they give to a node."""
 
 from __future__ import annotations
 
@@ -28,17 +28,20 @@ def values_in_file(path: Path, node: str) -> dict[str, Any]:
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     values: dict[str, Any] = {}
-    for name, section in _sections(tree, ""):
+    for name, section in sections(tree):
         if _matches(name, node):
             values |= section
     return values
 
 
-def _sections(tree: Any, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The sections of a file in order, with the names that their keys make together."""
+def sections(tree: Any, name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """The names of the sections of a parsed file, which nested keys make together, and their values.
+
+    name: that of the part of a file that `tree` is.
+    """
     for key, value in tree.items() if isinstance(tree, dict) else ():
         if key != _VALUES:
-            yield from _sections(value, f"{name}/{str(key).strip('/')}")
+            yield from sections(value, f"{name}/{str(key).strip('/')}")
         elif isinstance(value, dict):
             yield name, value
 

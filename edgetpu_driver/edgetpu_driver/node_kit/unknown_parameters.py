@@ -13,6 +13,7 @@ from rclpy.node import Node
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.file_access import read_file
 from edgetpu_driver.files.plain_yaml import parse_yaml
+from edgetpu_driver.node_kit.parameter_sections import sections
 
 _SIMILAR = 0.8
 """Similarity from which a name counts as a misspelling of another, 0..1; qos_depht and qos_depth have 0.9."""
@@ -54,18 +55,9 @@ def _names_of_own_sections(node: str, arguments: Sequence[str]) -> Iterator[str]
         if option != "--params-file":
             continue
         try:
-            sections = parse_yaml(read_file(value))
+            tree = parse_yaml(read_file(value))
         except (OSError, InputError):
             continue
-        yield from _names(node, sections)
-
-
-def _names(node: str, sections: Any) -> Iterator[str]:
-    if not isinstance(sections, dict):
-        return
-    for key, section in sections.items():
-        if str(key).rpartition("/")[2] != node or not isinstance(section, dict):
-            continue
-        parameters = section.get("ros__parameters", {})
-        if isinstance(parameters, dict):
-            yield from map(str, parameters)
+        for name, values in sections(tree):
+            if name.rpartition("/")[2] == node:
+                yield from map(str, values)

@@ -19,14 +19,13 @@ class PersistentClasses:
     After a change of that parameter the node therefore starts with the classes that it names. With
     `keep_state: false` nothing is read or written. If the file cannot be read or written, the node logs a
     warning and continues.
-
-    problem: why the classes saved last are not in the file, in one line; empty if they are.
     """
 
     def __init__(self, node: BaseNode) -> None:
         self._node = node
         self._enabled = bool(node.values[KEEP_STATE.name])
         self.problem = ""
+        """Why the classes saved last are not in the file, in one line; empty if they are."""
 
     @property
     def path(self) -> Path:
