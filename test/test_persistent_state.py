@@ -138,6 +138,17 @@ def test_a_home_that_cannot_be_written_costs_a_warning(home: Path) -> None:
     state.save({"color": "blue"})
     assert len(node.log) == 1
     assert node.log[0].startswith(f"WARN a restart will forget what was set: cannot write {state.path}: ")
+    assert state.problem.startswith(f"not saved, a restart will undo this: cannot write {state.path}: ")
+
+
+def test_a_home_that_can_be_written_again_ends_the_problem(home: Path) -> None:
+    blocking = home / "edgetpu"
+    blocking.write_text("a file where the directory should be")
+    state, _ = kept()
+    state.save({"color": "blue"})
+    blocking.unlink()
+    state.save({"color": "blue"})
+    assert (state.problem, state.load()) == ("", {"color": "blue"})
 
 
 TEMPLATE = Template(

@@ -151,6 +151,29 @@ def test_a_color_asked_for_while_the_node_sets_its_own_needs_no_image_if_that_fa
 
 
 @pytest.mark.usefixtures("patient_clients")
+def test_the_answer_says_if_a_restart_would_forget_the_color(
+    graph: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edgetpu_driver.nodes.driver_node import DriverNode
+    from edgetpu_perception.nodes.spot_tracker_node import SpotTrackerNode
+
+    home = tmp_path / "a file"
+    home.touch()
+    monkeypatch.setenv("ROS_HOME", str(home))
+    arguments = ["--ros-args", "-p", "color:=red", "-p", f"model_dir:={tmp_path}"]
+    driver = DriverNode(cli_args=["--ros-args", "-p", "backend:=cpu", "-p", f"model_dirs:=['{tmp_path}']"])
+    tracker = SpotTrackerNode(cli_args=arguments)
+    graph.add_node(driver)
+    graph.add_node(tracker)
+    graph.spin_until(lambda: tracker._client is not None and tracker._client.ready)
+    answer = graph.call(SetColor, "/spot_tracker/set_color", preset="blue")
+    assert answer.success
+    assert answer.message.startswith(f"not saved, a restart will undo this: cannot write {home}/edgetpu")
+    tracker.destroy_node()
+    driver.destroy_node()
+
+
+@pytest.mark.usefixtures("patient_clients")
 def test_a_color_asked_for_while_a_graph_is_loaded_that_never_will_be_is_answered(
     graph: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from edgetpu_driver.backends.factory import make_backend
 from edgetpu_driver.backends.whole_model_parsing import parse_whole
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.errors import ModelFormatError
+from edgetpu_driver.host.models.model_parts import read_model
 from edgetpu_driver.toolchain import dense_graph
 from edgetpu_driver.toolchain.dense_compiler import compile_dense
 from edgetpu_driver.virtual.graph_packer import pack
@@ -68,6 +70,16 @@ def test_a_graph_with_other_inputs_is_refused(tmp_path: Path) -> None:
 def test_a_damaged_compiled_file_is_not_compared(tmp_path: Path) -> None:
     found = remark(tmp_path, b"damaged", dense_graph.build(64))
     assert found.startswith("the CPU runs x.tflite, which cannot be compared with x_edgetpu.tflite: ")
+
+
+def test_the_driver_logs_which_graph_the_cpu_runs(
+    tmp_path: Path, make_dense: Callable[[int], bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    compiled = pack(make_dense(1), name="x")
+    (tmp_path / "x.tflite").write_bytes(make_dense(2))
+    with caplog.at_level(logging.INFO):
+        read_model(make_backend("cpu"), [(tmp_path / "x_edgetpu.tflite", compiled)])
+    assert caplog.messages == [f"model 'x': {OTHER}the weights of the graph"]
 
 
 def test_run_says_that_the_weights_differ(

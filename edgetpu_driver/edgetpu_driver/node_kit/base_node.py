@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -78,9 +79,8 @@ class BaseNode(Node):
         self.counters: Counters = Counters()
         self._counter_diagnostic = CounterDiagnostic(self.full_name, self.subject)
         self._reported: set[Hashable] = set()
-        self._without_clock_since: float | None = None
-        """When an entry in /diagnostics first said that no time has come from /clock, s of time.monotonic."""
-        self._clock_logged = False
+        self._clock_deadline: float | None = None
+        """When a lack of messages on /clock is logged, s of time.monotonic; None until one is noticed."""
         try:
             self.values = declare(self, self.settings, self.on_parameter, self.refuse_parameter)
             self._report_unknown_parameters(options.get("cli_args") or ())
@@ -234,10 +234,10 @@ class BaseNode(Node):
             return []
         problem = "use_sim_time is true, but no time has come from /clock"
         now = time.monotonic()
-        if self._without_clock_since is None:  # counted from here: the start of a process may take long
-            self._without_clock_since = now
-        if not self._clock_logged and now - self._without_clock_since >= _PATIENCE_WITH_CLOCK:
-            self._clock_logged = True
+        if self._clock_deadline is None:  # counted from here: the start of a process may take long
+            self._clock_deadline = now + _PATIENCE_WITH_CLOCK
+        elif now >= self._clock_deadline:
+            self._clock_deadline = math.inf  # logged once
             self.get_logger().warning(problem)
         return [problem]
 

@@ -169,7 +169,9 @@ class PatternTrackerNode(WeightUpdatingNode):
         else:
             self._tracker.use_template(judged)
             self._kept.save(template_state(judged.template))
-            respond(_answer(judged))
+            response = _answer(judged)
+            response.message = "; ".join(each for each in (self._kept.problem, response.message) if each)
+            respond(response)
 
     def _judge(self, request: SetTemplate.Request) -> JudgedTemplate:
         patch = image_from_message(request.patch)

@@ -36,6 +36,8 @@ class PersistentState:
         self._node = node
         self._parameters = {name: _plain(node.values[name]) for name in parameters}
         self._enabled = bool(node.values[KEEP_STATE.name])
+        self.problem = ""
+        """Why the values saved last are not in the file, in one line; empty if they are."""
 
     @property
     def path(self) -> Path:
@@ -60,17 +62,20 @@ class PersistentState:
         return dict(state["values"])
 
     def save(self, values: Mapping[str, Any]) -> None:
-        """Keep values that JSON can hold, in place of the earlier ones; returns when they are on disk."""
+        """Replace the saved values by others that JSON can hold.
+
+        Returns once they are on disk, or `problem` says why they are not.
+        """
         if not self._enabled:
             return
+        self.problem = ""
         state = {"format": FORMAT, "parameters": self._parameters, "values": dict(values)}
         try:
             write_file(self.path, json.dumps(state).encode())
         except OSError as error:
-            self._node.report_once(
-                "state",
-                f"a restart will forget what was set: cannot write {self.path}: {error.strerror or error}",
-            )
+            reason = f"cannot write {self.path}: {error.strerror or error}"
+            self.problem = one_line(f"not saved, a restart will undo this: {reason}")
+            self._node.report_once("state", f"a restart will forget what was set: {reason}")
 
     def ignore(self, reason: Exception) -> None:
         """Warn that the kept state is not used."""

@@ -187,7 +187,7 @@ class SpotTrackerNode(WeightUpdatingNode):
             if self._is_grey():
                 self._turn_to_color(color)
                 self._kept.save({"color": color})
-                respond(SetColor.Response(success=True, applied=weights.ravel()))
+                respond(self._color_set(weights))
             else:
                 self.change_weights(weights, functools.partial(self._on_weights_set, color, weights, respond))
         except ColorError as error:
@@ -205,8 +205,11 @@ class SpotTrackerNode(WeightUpdatingNode):
         self._tracker.set_color(color)
         self._kept.save({"color": color})
         step = swap.row_scales[0]
-        applied = np.rint(weights / step) * step
-        respond(SetColor.Response(success=True, applied=applied.ravel()))
+        respond(self._color_set(np.rint(weights / step) * step))
+
+    def _color_set(self, applied: NDArray[Any]) -> SetColor.Response:
+        """The answer of a call that succeeded."""
+        return fill_answer(SetColor.Response(applied=applied.ravel()), None, self._kept.problem)
 
     def _is_grey(self) -> bool:
         return self._client is not None and any(spec.shape[-1] == 1 for spec in self._client.inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.engines.whole_model.model_plan import EdgeTpuStep, ModelPlan
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError, ProcessStartError
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,8 @@ def read_model(
 ) -> ReadModel:
     """Read one file, or the segments of a pipeline in their order.
 
-    limits: of the processes that run parts for LiteRT. Raises what Backend.parse and parse_whole raise.
+    limits: of the processes that run parts for LiteRT. Logs what users should know of what runs instead of
+    the files. Raises what Backend.parse and parse_whole raise.
     """
     files, _ = retargeted(backend, files)
     parsed, refusal = None, None
@@ -75,6 +79,8 @@ def read_model(
         if refusal is None or isinstance(error, ModelUnsupportedError):
             raise
         raise refusal from None
+    if plan.remark:
+        _log.info("model '%s': %s", plan.plan.name, plan.remark)
     if parsed is not None and _is_whole(parsed, plan.plan):
         return ReadModel(parsed)
     return _in_parts(plan, CpuPartsBackend(limits))
