@@ -14,6 +14,9 @@ import pytest
 # Before NumPy and OpenCV are loaded: test processes share the cores, and more threads would only spin.
 os.environ.update({"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENCV_FOR_THREADS_NUM": "1"})
 
+# Before messages are imported: their fields refuse values of other types, as always in ROS 2 Humble.
+os.environ["ROS_PYTHON_CHECK_FIELDS"] = "1"
+
 import edgetpu_control  # noqa: F401
 import edgetpu_dashboard  # noqa: F401
 import edgetpu_driver  # noqa: F401

@@ -314,8 +314,8 @@ class ReservoirNode(MatrixNode):
         if request.forget:
             self._readout.clear()
         response.samples = training.samples
-        response.residual_rms = training.residual_rms
-        response.target_sigma = training.target_sigma
+        response.residual_rms = training.residual_rms.tolist()
+        response.target_sigma = training.target_sigma.tolist()
         return fill_answer(response, None)
 
     def _on_save(self, request: SaveFile.Request, response: SaveFile.Response) -> SaveFile.Response:
