@@ -251,7 +251,7 @@ def test_an_old_python_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_litert_is_needed_where_it_computes(
     monkeypatch: pytest.MonkeyPatch, needed: bool, state: State
 ) -> None:
-    monkeypatch.setattr(computer, "_version", lambda _: "")
+    monkeypatch.setattr(computer, "installed_version", lambda _: "")
     assert computer.litert(needed).state is state
 
 

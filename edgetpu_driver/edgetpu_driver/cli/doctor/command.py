@@ -11,6 +11,7 @@ from typing import Any
 from edgetpu_driver.cli.doctor import computer
 from edgetpu_driver.cli.doctor.finding import Finding, State, missing
 from edgetpu_driver.cli.doctor.models import models
+from edgetpu_driver.cli.doctor.opencv import opencv
 from edgetpu_driver.cli.doctor.stick_requirements import stick_requirements
 from edgetpu_driver.cli.doctor.sticks import bus, sticks
 from edgetpu_driver.cli.terminal import Answer, Progress, table
@@ -51,6 +52,7 @@ def _checks(backend: str) -> dict[str, Check]:
         "computer": computer.computer,
         "Python": computer.python,
         "packages": computer.packages,
+        "OpenCV": opencv,
     }
     if on_usb:
         checks |= {

@@ -7,19 +7,17 @@ import os
 import platform
 import sys
 from ctypes.util import find_library
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from edgetpu_driver.cli.doctor.finding import Finding, fine, missing, note
+from edgetpu_driver.cli.doctor.pip_packages import ON_EXTERNALLY_MANAGED, installed_version
 from edgetpu_driver.engines.litert_package import install_command
 
 _OLDEST_PYTHON = (3, 10)
 """Oldest Python: that of ROS 2 Humble on Ubuntu 22.04, the oldest supported distribution."""
 _PACKAGES = {"numpy": "python3-numpy", "flatbuffers": "python3-flatbuffers", "pyusb": "python3-usb"}
 """Required packages: names on PyPI and in Debian."""
-_OPENCV = ("opencv-python-headless", "opencv-python", "opencv-contrib-python")
 _NO_LITERT_WHEELS = ("armv6l", "armv7l", "i386", "i686")
-_ON_EXTERNALLY_MANAGED = " (on Debian and Ubuntu in a virtual environment, or with --break-system-packages)"
 
 PASS_USB_THROUGH = "docker run --ipc=host -v /dev/bus/usb:/dev/bus/usb --device-cgroup-rule='c 189:* rmw' .."
 """Command that gives a container the USB bus, including sticks plugged in later."""
@@ -80,22 +78,12 @@ def python() -> Finding:
 
 
 def packages() -> tuple[Finding, ...]:
-    """The packages that every command needs, and OpenCV for images."""
-    needed = [_package(name, debian) for name, debian in _PACKAGES.items()]
-    opencv = next((each for each in _OPENCV if _version(each)), "")
-    if opencv:
-        needed.append(fine("OpenCV", _version(opencv)))
-    elif _is_importable("cv2"):
-        needed.append(fine("OpenCV", "of the system"))
-    else:
-        needed.append(
-            note("OpenCV", "not installed; nodes with images need it", "sudo apt install python3-opencv")
-        )
-    return tuple(needed)
+    """The packages that every command needs."""
+    return tuple(_package(name, debian) for name, debian in _PACKAGES.items())
 
 
 def _package(name: str, debian: str) -> Finding:
-    found = _version(name)
+    found = installed_version(name)
     if not found:
         return missing(name, "not installed", f"sudo apt install {debian}, or pip install {name}")
     return fine(name, found)
@@ -103,7 +91,7 @@ def _package(name: str, debian: str) -> Finding:
 
 def libusb() -> Finding:
     """Whether pyusb finds libusb 1.0."""
-    if not _version("pyusb") and not _is_importable("usb"):
+    if not installed_version("pyusb") and not _is_importable("usb"):
         return missing(
             "libusb", "pyusb, which looks for it, is not installed", "sudo apt install python3-usb"
         )
@@ -137,10 +125,10 @@ def other_drivers() -> tuple[Finding, ...]:
 
 def litert(needed: bool) -> Finding:
     """Whether LiteRT is installed. needed: whether every model needs it, as on the CPU and virtual stick."""
-    found = _version("ai-edge-litert")
+    found = installed_version("ai-edge-litert")
     if found and _is_importable("ai_edge_litert.interpreter"):
         return fine("LiteRT", found)
-    remedy = install_command() + _ON_EXTERNALLY_MANAGED
+    remedy = install_command() + ON_EXTERNALLY_MANAGED
     if needed:
         return missing("LiteRT", "not installed", remedy)
     return note("LiteRT", "not installed; models with operators that run on the CPU need it", remedy)
@@ -162,14 +150,6 @@ def ros() -> Finding:
         "not installed; this command runs, the nodes do not",
         "https://docs.ros.org/en/jazzy/Installation.html",
     )
-
-
-def _version(name: str) -> str:
-    """The version of an installed package; empty if it is not installed."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return ""
 
 
 def _is_importable(name: str) -> bool:
