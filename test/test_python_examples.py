@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 from collections.abc import Callable
 from functools import partial
@@ -135,6 +137,25 @@ def test_a_block_of_python_runs(
     figures = [float(number) for text in PRINTED.findall(BLOCKS[block]) for number in text.split()]
     printed = [float(number) for number in capsys.readouterr().out.split()[: len(figures)]] if figures else []
     assert printed == pytest.approx(figures, abs=5e-4)
+
+
+IMPORTS = sorted(
+    {
+        (statement.module, alias.name)
+        for block in BLOCKS.values()
+        for statement in ast.walk(ast.parse(block))
+        if isinstance(statement, ast.ImportFrom) and statement.module
+        for alias in statement.names
+    }
+)
+
+
+@pytest.mark.filterwarnings("ignore:importing 'qos_event' is deprecated")
+@pytest.mark.parametrize(("module", "name"), IMPORTS)
+def test_what_a_block_imports_exists(module: str, name: str) -> None:
+    """Also where a block imports it only in place of something else, for another version of ROS."""
+    pytest.importorskip(module, reason=f"this version of ROS has no {module}")
+    assert hasattr(importlib.import_module(module), name)
 
 
 def test_every_page_with_python_is_read() -> None:
