@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -31,6 +32,7 @@ from testdata.timeouts import PATIENCE  # noqa: E402
 
 pytestmark = pytest.mark.timeout(600)  # a busy machine makes minutes of half a minute
 
+ENDPOINTS_FROM_PROFILE = "RMW_FASTRTPS_USE_QOS_FROM_XML"
 BRINGUP = Path(__file__).parents[1] / "launch" / "bringup.launch.py"
 
 
@@ -41,18 +43,26 @@ def bringup(**arguments: str) -> LaunchDescription:
 
 
 @pytest.fixture(autouse=True)
-def _own_home(
+def _own_environment(
     ros_domain: int,  # noqa: ARG001 - not the domain of whoever runs the tests
     tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("ROS_HOME", str(tmp_path_factory.mktemp("ros_home")))
+) -> Iterator[None]:
+    """Have a home for the test alone, and end the variables that the launch file sets in this process."""
+    with mock.patch.dict(os.environ, ROS_HOME=str(tmp_path_factory.mktemp("ros_home"))):
+        yield
 
 
 @pytest.fixture
 def node() -> Iterator[Node]:
-    rclpy.init()
-    node = rclpy.create_node("launch_test")
+    """A node of this process, whose Fast DDS may have been started before the launch file set the profile.
+
+    It then has no settings for the memory of endpoints to take from it. Those of Fast DDS itself in Humble
+    are for messages of one size: "Not enough memory in the buffer stream".
+    """
+    with mock.patch.dict(os.environ):
+        os.environ.pop(ENDPOINTS_FROM_PROFILE, None)
+        rclpy.init()
+        node = rclpy.create_node("launch_test")
     yield node
     node.destroy_node()
     rclpy.shutdown()
@@ -293,7 +303,7 @@ def test_the_log_says_who_discovers_the_nodes(
 @pytest.fixture
 def without_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no profile of Fast DDS chosen."""
-    for name in (*PROFILE_VARIABLES, "RMW_FASTRTPS_USE_QOS_FROM_XML"):
+    for name in (*PROFILE_VARIABLES, ENDPOINTS_FROM_PROFILE):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -308,7 +318,7 @@ def environment_of_driver(launch: Launch) -> dict[str, str]:
 def test_fast_dds_reads_the_profile(start_launch: Callable[..., Launch]) -> None:
     environment = environment_of_driver(start_launch("nodes:=none", "backend:=cpu"))
     assert environment["FASTRTPS_DEFAULT_PROFILES_FILE"].endswith("/config/fastdds.xml")
-    assert environment["RMW_FASTRTPS_USE_QOS_FROM_XML"] == "1"
+    assert environment[ENDPOINTS_FROM_PROFILE] == "1"
 
 
 @pytest.mark.usefixtures("without_profile")
@@ -318,7 +328,7 @@ def test_fast_dds_reads_the_users_profile_if_there_is_one(
     monkeypatch.setenv("FASTRTPS_DEFAULT_PROFILES_FILE", "mine.xml")
     environment = environment_of_driver(start_launch("nodes:=none", "backend:=cpu"))
     assert environment["FASTRTPS_DEFAULT_PROFILES_FILE"] == "mine.xml"
-    assert "RMW_FASTRTPS_USE_QOS_FROM_XML" not in environment
+    assert ENDPOINTS_FROM_PROFILE not in environment
 
 
 @pytest.mark.usefixtures("without_profile")
