@@ -38,6 +38,12 @@ def by_formula(layer: Layer, wire: NDArray[np.uint8]) -> NDArray[Any]:
     return result.view(layer.data_type.dtype)
 
 
+def assert_identical(found: NDArray[Any], expected: NDArray[Any]) -> None:
+    """`assert_array_equal` with `strict=True`, which NumPy has since 1.24."""
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_array_equal(found, expected)
+
+
 def random_wire(layer: Layer) -> NDArray[np.uint8]:
     return np.random.default_rng(7).integers(0, 256, layer.size_bytes, np.uint8)
 
@@ -79,13 +85,13 @@ def test_gather_follows_the_formula_for_real_layers(golden: ModelFolder, model: 
     for layer in CompiledModel.load(golden.model(f"{model}_edgetpu.tflite")).execution.outputs:
         wire = random_wire(layer)
         values = TileGather(layer).gather(wire)
-        np.testing.assert_array_equal(values, by_formula(layer, wire), strict=True)
+        assert_identical(values, by_formula(layer, wire))
 
 
 @pytest.mark.parametrize("layer", SYNTHETIC)
 def test_gather_follows_the_formula_for_any_grid(layer: Layer) -> None:
     wire = random_wire(layer)
-    np.testing.assert_array_equal(TileGather(layer).gather(wire), by_formula(layer, wire), strict=True)
+    assert_identical(TileGather(layer).gather(wire), by_formula(layer, wire))
 
 
 @pytest.mark.parametrize("layer", SYNTHETIC)
@@ -93,7 +99,7 @@ def test_scatter_is_the_inverse_with_zeros_as_padding(layer: Layer) -> None:
     tiles = TileGather(layer)
     values = tiles.gather(random_wire(layer))
     wire = tiles.scatter(values)
-    np.testing.assert_array_equal(tiles.gather(wire), values, strict=True)
+    assert_identical(tiles.gather(wire), values)
     assert wire.shape == (layer.size_bytes,)
     # All bits of every element are set, so remaining zeros are padding.
     ones = np.full(layer.shape, -1, np.int64).astype(layer.data_type.dtype)
@@ -152,7 +158,7 @@ def test_inputs_cross_the_link_unsigned_and_padded(data_type: DataType, values: 
     sent = input_to_wire(layer, host)
     assert sent.tobytes().hex(" ") == wire
     assert host.tolist() == [values]
-    np.testing.assert_array_equal(input_from_wire(layer, sent), host.reshape(1, 1, 3), strict=True)
+    assert_identical(input_from_wire(layer, sent), host.reshape(1, 1, 3))
 
 
 def test_inputs_can_be_written_into_a_buffer_of_the_caller() -> None:
@@ -211,7 +217,7 @@ def test_a_large_output_takes_little_more_memory_than_its_values(layer: Layer) -
     first = layer.layout.tile_offset[0] if layer.layout is not None else 0
     rows, columns, channels = layer.shape
     expected = wire[first:].reshape(rows, columns, -1)[:, :, :channels]
-    np.testing.assert_array_equal(values, expected, strict=True)
+    assert_identical(values, expected)
     sent = tiles.scatter(values)[first:].reshape(rows, columns, -1)
-    np.testing.assert_array_equal(sent[:, :, :channels], expected, strict=True)
+    assert_identical(sent[:, :, :channels], expected)
     assert not sent[:, :, channels:].any()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import flatbuffers
 import numpy as np
 import pytest
 
@@ -86,6 +87,13 @@ def test_first_run_uploads_and_infers_exactly_as_recorded(golden: ModelFolder, n
     assert stick.steps == expected
 
 
+WITH_FLATBUFFERS_2_0 = {
+    "dense": "8e53b4dcd431c2dd6c526faf0ab496ab47afaabd88a9d29e854d55cfcb310b4f",
+    "image": "1c8a397d05c5075c173f63c74395c4e79fdfeb8e753783755829b03a23dbdbc0",
+}
+"""It writes 16 bytes less for the graph "dense", on which the packed program depends."""
+
+
 def an_image() -> bytes:
     """Two inputs, and an output that leaves the chip in tiles."""
     graph = GraphBuilder("image")
@@ -119,7 +127,8 @@ def test_first_run_of_a_packed_graph_is_as_recorded(
     with EdgeTpu.open(usb_backend=stick) as tpu:
         tpu.run(model, pattern_inputs(model))
     assert [(step["out"], step["bytes"]) for step in stick.steps if "out" in step] == transfers
-    assert hashlib.sha256(json.dumps(stick.steps).encode()).hexdigest() == sha256
+    found = hashlib.sha256(json.dumps(stick.steps).encode()).hexdigest()
+    assert found == (WITH_FLATBUFFERS_2_0[kind] if flatbuffers.__version__ == "2.0" else sha256)
 
 
 def test_second_run_of_a_cached_model_sends_no_parameters(golden: ModelFolder) -> None:

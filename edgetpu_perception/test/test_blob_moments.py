@@ -37,4 +37,4 @@ def test_blobs_of_every_size_keep_no_memory_for_each() -> None:
         kept = kept_below(__file__)
     finally:
         tracemalloc.stop()
-    assert kept < 30_000  # 511 rows of 24 bytes; a table for each size has 790 kB
+    assert kept < 100_000  # 511 rows of 24 bytes and what NumPy keeps; a table for each size has 790 kB

@@ -88,6 +88,7 @@ def test_rates_of_a_swing_do_not_lag_behind_at_many_images_per_second() -> None:
     assert np.mean(np.abs(errors) < sigmas) > 0.5
 
 
+@pytest.mark.skipif(cv2.__version__ == "4.5.4", reason="this OpenCV reads 29 of the 315 frames of the clip")
 def test_the_heading_of_a_walking_camera_is_that_of_its_own_orientation_track() -> None:
     table = np.loadtxt(DATA.path("compass/max-heromode_orientation.csv"), delimiter=",", skiprows=1)
     clip = cv2.VideoCapture(str(DATA.path("compass/max-heromode.mp4")))

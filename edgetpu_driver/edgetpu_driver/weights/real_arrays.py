@@ -11,11 +11,17 @@ from edgetpu_driver.errors import InputError
 
 
 def array_of(values: ArrayLike, what: str) -> NDArray[Any]:
-    """The values as an array; InputError for lists of different lengths, which have no shape."""
+    """The values as an array; InputError for lists of different lengths, which have no shape.
+
+    NumPy before 1.24 makes an array of objects of such lists.
+    """
     try:
-        return np.asarray(values)
+        array = np.asarray(values)
     except ValueError as error:
         raise InputError(f"expected {what} of real numbers; {error}") from None
+    if array.dtype.kind == "O":
+        raise InputError(f"expected {what} of real numbers; got {array.dtype.name}")
+    return array
 
 
 def real_array(values: ArrayLike, what: str) -> NDArray[Any]:
