@@ -15,6 +15,7 @@ pytest.importorskip("rclpy", reason="needs ROS 2")
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rclpy.subscription import Subscription
 from rclpy.task import Future
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
@@ -64,6 +65,7 @@ def test_a_raw_subscription_gets_bytes(bench: Bench) -> None:
     assert b"abc" in got[0]
 
 
+@pytest.mark.skipif(not hasattr(Subscription, "CallbackType"), reason="rclpy of Humble passes no info")
 def test_a_subscription_s_callback_may_take_the_message_s_info(bench: Bench) -> None:
     got: list[int] = []
     bench.node.create_subscription(
