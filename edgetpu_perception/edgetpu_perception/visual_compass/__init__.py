@@ -13,7 +13,9 @@ The way of an image:
    on. From each, `RotationAligner.align` (`rotation_alignment`) projects the keyframe's points
    (`compared_points`, `ray_projection`), weights the residuals (`robust_residuals`) and solves the normal
    equations (`rotation_solver`). One `RotationAlignment` is chosen.
-3. If it follows an object or the robot itself, `moving_objects` and `fixed_parts` look for the scene.
+3. If it follows an object or the robot itself, `moving_objects` and `fixed_parts` look for the scene. A
+   camera that stood still is expected to do so (`moving_objects.expected_motion`), and what remains
+   undecided becomes part of the sigma.
 4. `OrientationEstimator` (`orientation_estimator`) gives the confidence, and the orientation as a `Pose`
    (`orientation_tracker_state`). Where near objects are in view, `DirectComparison`
    (`rotation_between_frames`) also measures the turn against the last view.

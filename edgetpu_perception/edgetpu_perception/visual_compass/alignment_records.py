@@ -114,6 +114,10 @@ class RotationAlignment:
     """How the picture has grown; None if the camera was assumed only to turn."""
     velocity: Vector | None = None
     """Angular velocity of the camera at the view's stamp, as `Key.velocity`."""
+    whole_noise: float = 0.0
+    """Noise including what moves by itself, if that of the agreement was limited to less; else 0."""
+    doubt: float = 0.0
+    """Variance of the turn about the vertical, as another motion may be the camera's, rad^2."""
 
     @property
     def information(self) -> Matrix:

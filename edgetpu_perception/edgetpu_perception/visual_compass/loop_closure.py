@@ -10,6 +10,7 @@ import numpy as np
 from edgetpu_perception.visual_compass import view_recognition_limits as limits
 from edgetpu_perception.visual_compass.alignment_records import RotationAlignment, View
 from edgetpu_perception.visual_compass.keyframes import Keyframe, Keyframes, has_moved_on
+from edgetpu_perception.visual_compass.moving_objects.expected_motion import ExpectedMotion
 from edgetpu_perception.visual_compass.orientation_estimator import OrientationEstimator
 from edgetpu_perception.visual_compass.orientation_tracker_state import Loss, Pose
 from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
@@ -44,11 +45,13 @@ class LoopClosure:
         estimator: OrientationEstimator,
         keyframes: Keyframes,
         shutter: RollingShutter,
+        expected: ExpectedMotion,
     ) -> None:
         self._aligner = aligner
         self._shutter = shutter
         self._estimator = estimator
         self._keyframes = keyframes
+        self._expected = expected
         self._tries = 0
         self._possible_return: PossibleReturn | None = None
 
@@ -93,6 +96,11 @@ class LoopClosure:
             return None
         if not self._estimator.confidence(alignment, known):
             return None
+        if loss is None:
+            toward = expected.T @ known.orientation
+            alignment = self._expected.weighed(alignment, alignment, toward, known, view)
+            if alignment.doubt > variance + found.all_pulls.variance:
+                return None  # the present keyframe shows more
         if found.alignment is not None:
             alignment = self._shutter.corrected(known.key, alignment, found.alignment.velocity)
         pose = self._estimator.measured(found.stamp, known, alignment)

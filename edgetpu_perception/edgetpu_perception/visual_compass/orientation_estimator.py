@@ -35,7 +35,7 @@ class OrientationEstimator:
         to_world = -keyframe.orientation  # the rotation is from the keyframe to the view
         turn, influence = to_world.dot(to_vector(alignment.rotation)), to_world.dot(alignment.influence)
         orientation = to_matrix(turn).dot(keyframe.orientation)
-        pull = self.foreground.pull(alignment, self._up.dot(to_world))
+        pull = math.hypot(self.foreground.pull(alignment, self._up.dot(to_world)), math.sqrt(alignment.doubt))
         fixed = FIXED_PULL_SHARE * abs(float(self._up.dot(turn))) if self._aligner.leaves_out else 0.0
         return Pose(
             stamp, orientation, keyframe, turn, influence, alignment.similarity, pull, alignment, fixed

@@ -17,6 +17,7 @@ from edgetpu_perception.visual_compass.fixed_parts import FixedParts
 from edgetpu_perception.visual_compass.keyframes import Keyframe, KeyframeRule, Keyframes
 from edgetpu_perception.visual_compass.loop_closure import LoopClosure
 from edgetpu_perception.visual_compass.moving_objects.dominant_object import SteadyCourse
+from edgetpu_perception.visual_compass.moving_objects.expected_motion import ExpectedMotion
 from edgetpu_perception.visual_compass.moving_objects.mixed_motions import separated
 from edgetpu_perception.visual_compass.moving_objects.point_agreement import ALL_FOLLOW
 from edgetpu_perception.visual_compass.orientation_estimator import OrientationEstimator
@@ -70,9 +71,10 @@ class OrientationTracker:
         self._course = SteadyCourse(aligner)
         self._fixed = FixedParts(aligner)
         self._estimator = OrientationEstimator(aligner, self._up)
+        self._expected = ExpectedMotion(aligner, self._up, self._estimator.foreground)
         self._sideways = SidewaysMotion(aligner, self._ahead is not None)
         self._keyframes = Keyframes()
-        self._closure = LoopClosure(aligner, self._estimator, self._keyframes, self._shutter)
+        self._closure = LoopClosure(aligner, self._estimator, self._keyframes, self._shutter, self._expected)
         self._next_try = -math.inf
         self._chain = 0
         self._loss: Loss | None = None
@@ -179,11 +181,12 @@ class OrientationTracker:
 
     def _track(self, view: View, last: TrackedPose, stamp: float) -> RotationAlignment:
         """Align a view to the present keyframe by the scene, where other parts move differently."""
-        found = align_to_keyframe(self._aligner, view, last, stamp)
+        found = mixed = align_to_keyframe(self._aligner, view, last, stamp)
         keyframe = last.pose.keyframe
         foreground, axis = self._estimator.foreground, keyframe.orientation.T.dot(self._up)
         if found.converged and self._aligner.ahead is None and foreground.pull(found, axis):
             found = separated(self._aligner, found, keyframe.key, view, axis, foreground.noise)
+        found = self._expected.or_rest(mixed, found, last.pose, view, self._course.rests)
         found = self._course.alternative(found, keyframe, view, stamp) or found
         turn = self._fixed.turn(found, keyframe.key, view, stamp)
         if turn is None:

@@ -197,6 +197,18 @@ class RotationAligner:
         around: Floats = gain.ravel()
         return around
 
+    def misfits(self, one: RotationAlignment, other: RotationAlignment) -> Sequence[Floats]:
+        """Mean misfit around each feature of the key, 0..1, of two alignments: [rows * columns] each.
+
+        It is 0 where they do not both show the picture.
+        """
+        noise = min(one.agreement.noise, other.agreement.noise)
+        both = one.inside * other.inside
+        of_one, of_other = (both * each.agreement.misfit(noise) for each in (one, other))
+        *means, seen = self._averaged((of_one, of_other, both), AREA_CELLS)
+        seen += np.float32(1e-3)
+        return [(each / seen).ravel() for each in means]
+
     def unturned(self, found: RotationAlignment, view: View) -> RotationAlignment:
         """The alignment `found` as if the camera had not turned, at the same gain."""
         agreement = dataclasses.replace(found.agreement, view=self._at_points(view.planes[0]))

@@ -198,7 +198,8 @@ def is_noisy(alignment: RotationAlignment, last: TrackedPose) -> bool:
     the differences of the whole scene are taken for noise.
     """
     if last.alignment is not None:
-        return alignment.agreement.noise > NOISE_RISE * last.alignment.agreement.noise
+        before = max(last.alignment.agreement.noise, last.alignment.whole_noise)
+        return alignment.agreement.noise > NOISE_RISE * before
     return last.heading is None
 
 

@@ -79,6 +79,14 @@ class SteadyCourse:
         return self._is_quiet
 
     @property
+    def rests(self) -> bool:
+        """Whether the camera stood still before something moved independently, as far as that shows."""
+        if not self._before:
+            return False
+        velocity = self._before[0].velocity
+        return math.sqrt(float(velocity.dot(velocity))) * MEMORY_S < self._other.least_difference
+
+    @property
     def began(self) -> float:
         """Time in s since which something may have moved independently; infinite if nothing does."""
         return math.inf if self._is_quiet or not self._before else self._before[0].pose.stamp
