@@ -52,7 +52,8 @@ def test_a_still_half_of_the_picture_holds_the_heading(seed: int) -> None:
 @pytest.mark.parametrize("seed", [7, 17, 27])
 def test_sigma_covers_what_the_boards_may_do_to_the_heading(seed: int) -> None:
     results = watched(seed)
-    assert (np.abs(degrees(results, "yaw")) <= 3.0 * degrees(results, "yaw_sigma")).all()
+    over_sigma = np.abs(degrees(results, "yaw")) / degrees(results, "yaw_sigma")
+    assert np.percentile(over_sigma, 95) < 2.0
     largest = [degrees(part, "yaw_sigma").max() for part in (results[:10], results[20:])]
     assert largest[0] < 0.01
     assert largest[1] > 0.1

@@ -30,8 +30,8 @@ from edgetpu_perception.visual_compass.rotation_alignment import (
     MIN_GAIN,
     RotationAligner,
 )
-from edgetpu_perception.visual_compass.rotation_between_frames import NOISE_RISE
-from edgetpu_perception.visual_compass.rotations import Matrix, Vector, angle_between, to_vector
+from edgetpu_perception.visual_compass.rotations import Matrix, Vector, largest, to_vector
+from edgetpu_perception.visual_compass.view_recognition_limits import SIGMA_RANGE_CELLS
 
 MAX_MISFIT = 0.5
 """Mean misfit of the features around a point, 0..1, up to which they fit a motion. Derived: half."""
@@ -42,6 +42,9 @@ HALF = 0.5
 Derived: half. For a camera that stood still before something moved it is MIN_AREA_SHARE, as for any steady
 course.
 """
+
+UNDECIDED = 0.5
+"""Probability of each of two motions that are too similar to compare. Derived: either may be the camera's."""
 
 _STILL = np.eye(3)
 
@@ -80,26 +83,35 @@ class ExpectedMotion:
         """The better one of an alignment and of the expected motion, with the doubt that it is the camera's.
 
         `mixed`: the alignment at its own noise. `found`: the same, or what was separated from it. `expected`:
-        rotation from the keyframe to the view. `least_share`: see HALF. Where both are the same, or all of
-        the picture follows, there is nothing to decide.
+        rotation from the keyframe to the view. `least_share`: see HALF.
         """
         aligner = self._aligner
-        usual = max(self._foreground.noise, LEAST_NOISE)
         if aligner.ahead is not None or mixed.following >= ALL_FOLLOW:
             return found
-        difference = angle_between(found.rotation, expected) * aligner.cells_per_radian
-        if mixed.agreement.noise < NOISE_RISE * usual and difference < MAX_DEVIATION_CELLS:
-            return found
-        other = aligner.align(keyframe.key, view, expected, most_noise=usual)
+        axis = self._up.dot(keyframe.orientation)
+        cells = aligner.cells_per_radian
+        apart = to_vector(found.rotation.dot(expected.T))
+        if (
+            largest(apart) * cells < MAX_DEVIATION_CELLS
+            and _sigma(found, axis) * cells < SIGMA_RANGE_CELLS[0]
+        ):
+            return dataclasses.replace(found, doubt=UNDECIDED * float(axis.dot(apart)) ** 2)
+        noise = max(self._foreground.noise, LEAST_NOISE)
+        other = aligner.align(keyframe.key, view, expected, most_noise=noise)
         if not other.converged:
             return found
-        apart = to_vector(other.rotation) - to_vector(found.rotation)
-        square = float(self._up.dot(keyframe.orientation).dot(apart)) ** 2
-        fits_found, fits_other = areas_of_one_motion(aligner, found, other)
-        if fits_other == 0.0 or fits_other < least_share * (fits_found + fits_other):
-            return dataclasses.replace(
-                found, doubt=square * chance_of_other(fits_found, fits_other, aligner.blocks)
-            )
+        apart = to_vector(found.rotation.dot(other.rotation.T))
+        square = float(axis.dot(apart)) ** 2
+        if largest(apart) * cells < MAX_DEVIATION_CELLS:
+            better, chance = min(found, other, key=lambda each: _sigma(each, axis)), UNDECIDED
+        else:
+            fits_found, fits_other = areas_of_one_motion(aligner, found, other)
+            if fits_other == 0.0 or fits_other < least_share * (fits_found + fits_other):
+                better, chance = found, chance_of_other(fits_found, fits_other, aligner.blocks)
+            else:
+                better, chance = other, chance_of_other(fits_other, fits_found, aligner.blocks)
+        if better is found:
+            return dataclasses.replace(found, doubt=chance * square)
         # Comparable with other views only at the noise of the whole view.
         similarity, following, _ = other.agreement.measure(mixed.agreement.noise)
         return dataclasses.replace(
@@ -107,8 +119,14 @@ class ExpectedMotion:
             similarity=similarity,
             following=following,
             whole_noise=mixed.agreement.noise,
-            doubt=square * chance_of_other(fits_other, fits_found, aligner.blocks),
+            doubt=chance * square,
         )
+
+
+def _sigma(alignment: RotationAlignment, axis: Vector) -> float:
+    """Standard deviation of the turn about an axis of the key's frame, rad."""
+    influence = axis.dot(alignment.influence)
+    return math.sqrt(float(influence.dot(influence)))
 
 
 def areas_of_one_motion(
