@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from edgetpu_perception.visual_compass.alignment_records import View
+from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.moving_objects.expected_motion import (
     areas_of_one_motion,
     chance_of_other,
 )
 from edgetpu_perception.visual_compass.orientation_tracker import OrientationTracker
-from edgetpu_perception.visual_compass.rotations import to_matrix
+from edgetpu_perception.visual_compass.rotations import Matrix, to_matrix, to_vector
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 from testdata.pictures.turning_camera import CAMERA, FRAME, IMAGE, World, degrees, play
 
@@ -64,9 +67,8 @@ def test_a_scene_that_turns_as_a_whole_is_not_doubted() -> None:
     assert degrees(results, "yaw_sigma").max() < 0.05
 
 
-def test_each_motion_fits_its_own_part_of_the_picture() -> None:
-    before, after = World(seed=7).image(0, noise=0), World(seed=7).image(1, noise=0)
-    after[:, 24:] = before[:, 24:]
+def pair(before: IMAGE, after: IMAGE) -> tuple[OrientationTracker, Keyframe, View]:
+    """A tracker that has seen two pictures: with the first one as keyframe, and the second one as view."""
     compass = VisualCompass(camera=CAMERA)
     for number, image in enumerate((before, after)):
         compass.update(image, number * FRAME)
@@ -75,14 +77,42 @@ def test_each_motion_fits_its_own_part_of_the_picture() -> None:
     assert tracker._last is not None
     view = tracker._last.view
     assert view is not None
-    aligner, key = tracker._aligner, tracker._keyframes.first.key
-    turned, still = (
-        aligner.align(key, view, to_matrix(np.array([0.0, math.radians(yaw), 0.0])), most_noise=0.1)
-        for yaw in (1.0, 0.0)
-    )
+    return tracker, tracker._keyframes.first, view
+
+
+def about_y(yaw: float) -> Matrix:
+    """Rotation from a keyframe to the view of a camera that has turned left by `yaw` deg."""
+    return to_matrix(np.array([0.0, math.radians(yaw), 0.0]))
+
+
+def test_each_motion_fits_its_own_part_of_the_picture() -> None:
+    before, after = (World(seed=7).image(yaw, noise=0) for yaw in (0, 1))
+    after[:, 24:] = before[:, 24:]
+    tracker, keyframe, view = pair(before, after)
+    aligner = tracker._aligner
+    turned, still = (aligner.align(keyframe.key, view, about_y(yaw), most_noise=0.1) for yaw in (1, 0))
     fits_turned, fits_still = areas_of_one_motion(aligner, turned, still)
     assert fits_turned == pytest.approx(24 / 64, abs=0.15)
     assert fits_still == pytest.approx(40 / 64, abs=0.15)
+
+
+def test_half_of_a_small_difference_to_the_expected_motion_is_doubted() -> None:
+    tracker, keyframe, view = pair(*(World(seed=7).image(yaw, noise=0) for yaw in (0, 0.1)))
+    found = tracker._aligner.align(keyframe.key, view, np.eye(3))
+    some_moves = replace(found, following=0.5)
+    result = tracker._expected.weighed(some_moves, some_moves, np.eye(3), keyframe, view)
+    assert result.rotation is found.rotation
+    assert math.degrees(math.sqrt(result.doubt)) == pytest.approx(0.1 / math.sqrt(2), rel=0.05)
+    assert tracker._expected.weighed(found, found, np.eye(3), keyframe, view) is found
+
+
+def test_of_two_alignments_at_the_same_place_the_certain_one_is_taken() -> None:
+    tracker, keyframe, view = pair(*(World(seed=7).image(yaw, noise=0) for yaw in (0, 0.1)))
+    found = tracker._aligner.align(keyframe.key, view, np.eye(3))
+    uncertain = replace(found, following=0.5, influence=100.0 * found.influence)
+    result = tracker._expected.weighed(uncertain, uncertain, np.eye(3), keyframe, view)
+    assert np.linalg.norm(result.influence) < 0.1 * np.linalg.norm(uncertain.influence)
+    assert math.degrees(to_vector(result.rotation)[1]) == pytest.approx(0.1, abs=0.01)
 
 
 @pytest.mark.parametrize(
