@@ -81,6 +81,23 @@ def objects_in_turns(area: float, count: int, seed: int) -> Iterator[MovingObjec
         yield MovingObject(first, second, pair.dx, pair.dy)
 
 
+def posters(area: float, count: int, seed: int) -> Iterator[MovingObject]:
+    """A camera moves past a plain wall with a poster, an ellipse of a photograph.
+
+    The pictures are those of `objects` without any background, but the truth is the poster's motion.
+    """
+    random = np.random.default_rng(seed)
+    for k in range(count):
+        poster = _Ellipse.drawn(
+            _sums(photographs.grey_photograph(TEXTURED[k % len(TEXTURED)])), area, (4.0, 16.0), random
+        )
+        wall = np.full((HEIGHT, WIDTH), 128.0)
+        first, second = (
+            as_pixels(poster.over(wall, time) + random.normal(0, 2, wall.shape)) for time in (0.0, 1.0)
+        )
+        yield MovingObject(first, second, *poster.motion)
+
+
 @dataclass(frozen=True, eq=False)
 class _Ellipse:
     """An ellipse of a photograph that moves by itself inside a picture."""
@@ -164,6 +181,7 @@ def measure(flow: OpticalFlow, quick: bool, label: str = "") -> list[Row]:
     pairs = list(objects(TEXTURED, math.pi / 8, 6.0, count, 31, (4.0, 12.0)))
     name = f"an object of 39 % of the area, camera moving{label}"
     rows.append(_surely_wrong(flow, name, pairs, None if label else 30.0))
+    rows += _faint_rows(flow, count, label)
     pairs = list(objects_in_turns(0.17, count, 77))
     rows += _rows(flow, f"an object of 17 %, camera of 60 to 110 deg that turns{label}", pairs, None)
     pairs = list(rolls(TEXTURED, 1.0, count, 32))
@@ -175,6 +193,18 @@ def measure(flow: OpticalFlow, quick: bool, label: str = "") -> list[Row]:
             flow, f"static camera, people{label}", still[:: 8 if quick else 1], None if label else 0.08
         )
     return rows
+
+
+def _faint_rows(flow: OpticalFlow, count: int, label: str) -> list[Row]:
+    """Rows of backgrounds that hardly show how they move, and of a wall that does not show it at all."""
+    rows = []
+    for case, camera in (("camera still", 0.0), ("camera moving", 6.0)):
+        pairs = list(objects(TEXTURED, 0.17, camera, count, 31, contrast=0.06))
+        name = f"an object of 17 % before a barely visible background, {case}{label}"
+        rows += _rows(flow, name, pairs, None)
+        rows.append(_surely_wrong(flow, name, pairs, None if label else 5.0))
+    pairs = list(posters(0.12, count, 35))
+    return rows + _rows(flow, f"a poster of 12 % on a plain wall{label}", pairs, None if label else 0.2)
 
 
 def _camera_rows(flow: OpticalFlow, count: int, label: str) -> list[Row]:

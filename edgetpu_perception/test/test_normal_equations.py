@@ -48,6 +48,17 @@ def test_the_agreement_is_that_of_the_cells() -> None:
     )
 
 
+def test_the_likeness_is_that_of_the_frames() -> None:
+    random = np.random.default_rng(3)
+    before, after = random.normal(0, 1, (2, 6, 6)).astype(np.float32)
+    cells = np.zeros((4, 1, 6, 6), np.float32)
+    cells[2:, 0] = before + after, 2 * (before - after)
+    normal = NormalEquations(cells)
+    products, powers = normal.likeness(np.square(cells[3]).sum(keepdims=True).reshape(1))
+    assert products == pytest.approx([np.vdot(before, after)], rel=1e-4)
+    assert powers == pytest.approx([(np.vdot(before, before) + np.vdot(after, after)) / 2], rel=1e-4)
+
+
 def test_a_few_strong_cells_do_not_change_the_contrast_of_the_middle_neighbourhood() -> None:
     cells = equations(1)
     cells[3] = 0.2 * cells[2]

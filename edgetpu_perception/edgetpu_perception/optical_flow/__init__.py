@@ -19,7 +19,8 @@ The way of an image:
 4. A least-squares step over all cells with these weights gives the `Shift`; `ShiftSigmas` (`shift_sigmas`)
    gives its errors.
 5. `ShiftChoice` compares it with other shifts of a repeating texture (`repeating_texture`) and with the
-   motions of the rest of the picture, and returns the one with the largest area and a confidence.
+   motions of the rest of the picture, and returns the one with the largest area and a confidence. If most of
+   the picture is flat, its faint texture (`faint_part`) tells whether it follows another motion.
 6. `OpticalFlow` converts it to px of the image and makes a `FlowResult`.
 
 Kept between images: `OpticalFlow` has the last frame with its `Texture`, and the last velocity, which may

@@ -208,6 +208,12 @@ class NeighbourhoodMotions:
         """Share of the neighbourhoods that are textured rather than flat, 0..1."""
         return int(np.count_nonzero(self._textured > 0.5)) / len(self._textured)
 
+    @property
+    def flat(self) -> NDArray[np.float64]:
+        """1 for flat neighbourhoods, 0 for those with texture, [neighbourhoods]."""
+        flat: NDArray[np.float64] = 1.0 - self._textured
+        return flat
+
     def kept_deviation(self, dx: float, dy: float) -> float:
         """Deviation in cells within which nearly every neighbourhood follows a least-squares step.
 

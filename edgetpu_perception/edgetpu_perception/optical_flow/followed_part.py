@@ -16,6 +16,7 @@ from edgetpu_perception.optical_flow.dominant_motion import (
     NeighbourhoodMotions,
     chance_of_another,
 )
+from edgetpu_perception.optical_flow.faint_part import FaintPart, faint_part
 from edgetpu_perception.optical_flow.larger_part import (
     Pair,
     larger_part,
@@ -124,11 +125,28 @@ class PartFinder:
         motions = self._motions(first), self._motions(second)
         return lead_of_first(motions, first.normal, steps, self._areas(first.normal))
 
-    def non_followers(self, equations: Floats, step: Vector) -> Floats:
-        """1 for cells that do not follow a step from a whole shift, less for the others: [rows, columns]."""
+    def non_followers(self, equations: Floats, step: Vector, *, keep_flat: bool) -> Floats:
+        """1 for cells that do not follow a step from a whole shift, less for the others: [rows, columns].
+
+        `keep_flat`: flat parts, which follow any step, count as non-followers.
+        """
         part = self.everything(equations)
         followers = self._motions(part).within(MAX_DEVIATION_CELLS)
-        return part.normal.spread(1.0 - followers.weights(*step[:2]))
+        weights = followers.weights(*step[:2])
+        return part.normal.spread(1.0 - (weights * followers.texture if keep_flat else weights))
+
+    def faint(self, equations: Pair[Floats], other: tuple[float, float]) -> tuple[FollowedPart, FaintPart]:
+        """The part that follows a motion near a whole shift rather than another motion.
+
+        `equations`: those of a whole shift near the other motion, and those of the one in question, of the
+        same size. `other`: the other motion relative to its whole shift, cells.
+        """
+        first, second = (self.everything(each) for each in equations)
+        motions = self._motions(first), self._motions(second)
+        areas = self._areas(second.normal)
+        faint = faint_part(motions, (first.normal, second.normal), other, self._roughness, areas)
+        part = replace(second, step=faint.step, inverse=faint.inverse, weights=faint.weights)
+        return self._with_shares(part, motions[1].within(MAX_DEVIATION_CELLS)), faint
 
     def find(self, equations: Floats, *, of_most: bool) -> FollowedPart:
         """The part that follows; see Registration.refine for `of_most`.

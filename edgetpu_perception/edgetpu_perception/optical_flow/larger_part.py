@@ -77,7 +77,7 @@ def settled_pair(
     steps: Pair[Vector] = (*motion, 0.0), (*rival, 0.0)
     for _ in range(STEPS):
         left, other = (motions.left(*step[:2]) for step in steps)
-        side = _side(left, other, motions.noise)
+        side = preference(left, other, motions.noise)
         first, _ = normal.solve(side * follow(left / limit), roughness)
         second, _ = normal.solve((1 - side) * follow(other / limit), roughness)
         steps = first, second
@@ -162,9 +162,8 @@ def _two_parts(
 ) -> _TwoParts | None:
     """The parts that follow each of two motions; None if the second motion has no part."""
     left = [each.left(*step[:2]) for each, step in zip(motions, steps, strict=True)]
-    side = _side(left[0], left[1], min(each.noise for each in motions))
-    # A neighbourhood that both motions explain equally well belongs to neither part.
-    parts = [np.maximum(2 * share - 1, 0.0) for share in (side, 1 - side)]
+    side = preference(left[0], left[1], min(each.noise for each in motions))
+    parts = belonging(side), belonging(1 - side)
     first, second = (
         part * follow(squares / each.limit(MAX_DEVIATION_CELLS))
         for part, squares, each in zip(parts, left, motions, strict=True)
@@ -179,11 +178,20 @@ def _two_parts(
     return _TwoParts(side, first, second)
 
 
-def _side(left: NDArray[np.float64], other: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
+def preference(left: NDArray[np.float64], other: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
     """Probability that each neighbourhood follows one motion rather than another, from the squares left."""
     likelihood = (other - left) * (INDEPENDENT / (4 * noise))
     side: NDArray[np.float64] = 0.5 + 0.5 * np.tanh(likelihood)
     return side
+
+
+def belonging(side: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How far each neighbourhood belongs to a part, 0..1, from the probability that it follows its motion.
+
+    A neighbourhood that both motions explain equally well belongs to neither part.
+    """
+    belongs: NDArray[np.float64] = np.maximum(2 * side - 1, 0.0)
+    return belongs
 
 
 def _coherence(side: NDArray[np.float64], normal: NormalEquations) -> float:

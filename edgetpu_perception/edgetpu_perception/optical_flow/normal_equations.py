@@ -161,6 +161,14 @@ class NormalEquations:
         left: NDArray[np.float64] = dx * along + dy * across + rr + contrast * (contrast * cc - 2 * cr)
         return np.maximum(left, 0.0, out=left)
 
+    def likeness(self, left: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Sums over each neighbourhood of the products of both frames' features, and of their mean squares.
+
+        `left`: sum of squares that a motion leaves in each. All arrays: [neighbourhoods].
+        """
+        of_sum, of_difference = self.sums[PAIRS.index((2, 2))], left / 4
+        return (of_sum - of_difference) / 4, (of_sum + of_difference) / 4
+
     def spread(self, values: NDArray[np.float64]) -> Floats:
         """Give each cell the value of its neighbourhood: [neighbourhoods] to [rows, columns]."""
         down, across = _blocks(self.rows, self.side), _blocks(self.columns, self.side)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.confidence_ramp import ramp
 from edgetpu_perception.optical_flow.dominant_motion import MAX_DEVIATION_CELLS, REACH_CELLS
+from edgetpu_perception.optical_flow.faint_part import FaintPart
 from edgetpu_perception.optical_flow.flow_features import FlowFeatures
 from edgetpu_perception.optical_flow.followed_part import MAJORITY
 from edgetpu_perception.optical_flow.repeating_texture import ShiftIndex, aliases
@@ -74,6 +75,15 @@ dominant_motion.py), and twice as many."""
 MAX_ALIASES = 4
 """Number of other shifts of a repeating texture that are compared by share. Derived: neighbours in a grid."""
 
+FAINT_TEXTURE = 0.7
+"""Share of the picture that has texture below which faint texture may decide. Rows: flow, an object of 17 %
+before a barely visible background, valid beyond three sigma. With 0.5, such an object often seems to be most
+of the picture, as its outline shows on both sides."""
+
+KNOWN_MOTION_LEAD = 6.0
+"""Least lead of the evidence of faint texture for standstill or the previous motion. Derived: twice the
+logarithm of odds of 20 to 1. Any other motion is the best of all shifts, see EVIDENCE_LEAD_RANGE."""
+
 Motion = tuple[float, float]
 """Shift of the content along x and y, cells."""
 
@@ -106,6 +116,12 @@ class Match:
     def differs(self, other: Match) -> bool:
         """Whether no part can follow both motions."""
         return self.distance(other) > 2 * MAX_DEVIATION_CELLS
+
+    def doubted(self, other: Match, chance: float) -> Match:
+        """The match, if another motion has the larger area with a probability `chance`."""
+        dx, dy = self.shift.dx - other.shift.dx, self.shift.dy - other.shift.dy
+        doubt = max(self.shift.doubt[0], chance * dx**2), max(self.shift.doubt[1], chance * dy**2)
+        return Match(self.index, replace(self.shift, doubt=doubt))
 
 
 class ShiftChoice:
@@ -144,7 +160,14 @@ class ShiftChoice:
         if min(best.shift.following, best.shift.textured) < MAJORITY:
             scores, best = self._by_area(scores, best)
         best, others, certainty = self._of_repeated(scores, best, expected)
-        best, clarity = self._of_most(scores, best, others)
+        evident, related = best, self._agreement(scores, best, others)
+        best, clarity = self._of_most(scores, best, others, related)
+        if self._search.sees_parts and _is_faint(best.shift):
+            best, clarity = self._against_faint(best, clarity, related)
+            if clarity < related and evident.differs(best):
+                # The evident motion may be that of an object, and what is behind it too faint to be trusted.
+                behind = self._against_faint(evident, 0.0, related)
+                best, clarity = max((best, clarity), behind, key=lambda found: found[1])
         self._last_index = best.index
         return best.index, best.shift, clarity * certainty
 
@@ -218,14 +241,19 @@ class ShiftChoice:
         rivals.sort(key=lambda rival: -rival.of_texture)
         return rivals[0], rivals[1]
 
-    def _of_most(self, scores: ShiftScores, best: Match, others: list[ShiftIndex]) -> tuple[Match, float]:
-        """The motion that most of the area follows, and confidence, 0..1, by agreement.
-
-        `others`: other shifts at which the same texture repeats.
-        """
+    def _agreement(self, scores: ShiftScores, best: Match, others: list[ShiftIndex]) -> float:
+        """Confidence, 0..1, that the frames agree at the best shift, and at no distant one but `others`."""
         lead = self._independent * _evidence_lead(scores.evidence, [best.index, *others], self._peak)
         agreement = ramp(float(scores.correlation[best.index]), *CORRELATION_RANGE)
-        clarity = agreement * ramp(lead, *EVIDENCE_LEAD_RANGE)
+        return agreement * ramp(lead, *EVIDENCE_LEAD_RANGE)
+
+    def _of_most(
+        self, scores: ShiftScores, best: Match, others: list[ShiftIndex], clarity: float
+    ) -> tuple[Match, float]:
+        """The motion that most of the area follows, and confidence, 0..1, by agreement.
+
+        `others`: other shifts at which the same texture repeats. `clarity`: of the best shift, `_agreement`.
+        """
         parts = best.shift.following < 1.0
         if not self._search.sees_parts or (clarity == 1.0 and not parts):
             return best, clarity
@@ -237,7 +265,7 @@ class ShiftChoice:
         of_most = ramp(ahead, *FOLLOWING_LEAD_RANGE)
         of_most *= ramp(float(scores.correlation[match.index]), *CORRELATION_OF_MOST_RANGE)
         trusted = 0.0 if match.differs(best) else clarity * ramp(match.shift.following, *FOLLOWING_RANGE)
-        return match, max(of_most, trusted) * ramp(-chance, -CHANCE_RANGE[0], -CHANCE_RANGE[1])
+        return match, max(of_most, trusted) * _sure(chance)
 
     def _dominant(self, best: Match, others: list[ShiftIndex]) -> tuple[Match, float, float]:
         """The motion that most of the area follows, its lead over distant candidates, and its doubt.
@@ -297,6 +325,64 @@ class ShiftChoice:
             doubt = max(doubt[0], lead.chance * dx**2), max(doubt[1], lead.chance * dy**2)
             chance = max(chance, lead.chance)
         return match, doubt, chance
+
+    def _against_faint(self, match: Match, clarity: float, related: float) -> tuple[Match, float]:
+        """The motion, or that of faint texture if it has the larger area; and confidence, 0..1.
+
+        `related`: confidence, 0..1, that the frames show the same. Faint texture alone does not tell.
+        """
+        rivals = list(self._faint_rivals(match))
+        larger = [(rival, part) for rival, part in rivals if part.area_lead.lead > 0.0]
+        if larger:
+            rival, part = max(larger, key=lambda found: found[1].evidence)
+            chance = part.area_lead.chance
+            certainty = related * ramp(part.evidence, *EVIDENCE_LEAD_RANGE) * _sure(chance)
+            return rival.doubted(match, chance), certainty
+        for rival, part in rivals:
+            chance = part.area_lead.of_other.chance
+            match, clarity = match.doubted(rival, chance), clarity * _sure(chance)
+        return match, clarity
+
+    def _faint_rivals(self, match: Match) -> Iterator[tuple[Match, FaintPart]]:
+        """Other motions that faint texture clearly follows."""
+        for index, least in self._faint_candidates(match).items():
+            rival, part = self._faint_rival(match, index)
+            if rival.distance_along_axis(self._whole(index)) > REACH_CELLS:
+                rival, part = self._faint_rival(match, self._nearest_index(rival))
+            near = rival.distance_along_axis(self._whole(rival.index)) <= MAX_STEP_CELLS
+            distant = match.distance_along_axis((rival.shift.dx, rival.shift.dy)) >= DISTANT_CELLS
+            if near and distant and part.evidence_lead >= least:
+                yield rival, part
+
+    def _faint_rival(self, match: Match, index: ShiftIndex) -> tuple[Match, FaintPart]:
+        """The motion of what does not follow the match, near the whole shift at an index."""
+        shift, part = self._search.faint(*self._textures, match.shift, *self._whole(index))
+        return Match(index, shift), part
+
+    def _faint_candidates(self, match: Match) -> dict[ShiftIndex, float]:
+        """Whole shifts that faint texture may follow instead, each with the least lead of its evidence.
+
+        Candidates are the shift of most of the rest, the previous motion, and standstill.
+        """
+        candidates: dict[ShiftIndex, float] = {}
+        if match.distance_along_axis((0.0, 0.0)) >= DISTANT_CELLS:
+            rest = self._search.without(*self._textures, match.shift, keep_flat=True)
+            first, second = (self._search.equalised(each) for each in (rest, self._textures[1]))
+            candidates[highest(self._search.compare(first, second).evidence)] = EVIDENCE_LEAD_RANGE[0]
+            candidates[self._still] = KNOWN_MOTION_LEAD
+        if match.distance_along_axis(self._whole(self._last_index)) >= DISTANT_CELLS:
+            candidates[self._last_index] = KNOWN_MOTION_LEAD
+        return candidates
+
+
+def _is_faint(shift: Shift) -> bool:
+    """Whether so little of the picture has texture, or follows the shift, that faint texture may decide."""
+    return shift.following < MAJORITY or shift.textured < FAINT_TEXTURE
+
+
+def _sure(chance: float) -> float:
+    """Confidence, 0..1, from the probability that another area is larger."""
+    return ramp(-chance, -CHANCE_RANGE[0], -CHANCE_RANGE[1])
 
 
 def _without(

@@ -9,8 +9,10 @@ from typing import Any
 import cv2
 import numpy as np
 
-from edgetpu_perception.optical_flow.followed_part import PartFinder
+from edgetpu_perception.optical_flow.faint_part import FaintPart
+from edgetpu_perception.optical_flow.followed_part import FollowedPart, PartFinder
 from edgetpu_perception.optical_flow.image_noise import ImageNoise
+from edgetpu_perception.optical_flow.larger_part import Pair
 from edgetpu_perception.optical_flow.normal_equations import (
     MIN_ENERGY,
     NEIGHBOURHOOD_CELLS,
@@ -159,10 +161,14 @@ class Registration:
         within_reach: Floats = products.take(self._dy, axis=0).take(self._dx, axis=1)
         return within_reach
 
-    def without(self, first: Texture, second: Texture, shift: Shift) -> Texture:
-        """The first frame without the part that follows a shift to the second."""
+    def without(self, first: Texture, second: Texture, shift: Shift, *, keep_flat: bool = False) -> Texture:
+        """The first frame without the part that follows a shift to the second.
+
+        `keep_flat`: with its flat parts, although they follow any shift.
+        """
         dx, dy = self.nearest(shift)
-        others = self._parts.non_followers(self._equations(first, second, dx, dy), _step(shift, dx, dy))
+        equations = self._equations(first, second, dx, dy)
+        others = self._parts.non_followers(equations, _step(shift, dx, dy), keep_flat=keep_flat)
         weight = np.ones_like(first.maps[0])
         weight[_overlap(weight.shape[0], dy)[0], _overlap(weight.shape[1], dx)[0]] = others
         return self.describe(first.maps * weight, first.gradient, first.weight * weight)
@@ -181,13 +187,20 @@ class Registration:
         None if the other shift has no part.
         """
         whole = self.nearest(one), self.nearest(other)
-        equations = [self._equations(first, second, *each) for each in whole]
-        # Overlaps are in the middle of the picture, so both can be cut to the same neighbourhoods.
-        rows, columns = (min(each.shape[axis] for each in equations) for axis in (2, 3))
-        return self._parts.lead(
-            (_middle(equations[0], rows, columns), _middle(equations[1], rows, columns)),
-            (_step(one, *whole[0]), _step(other, *whole[1])),
-        )
+        equations = self._same_neighbourhoods(first, second, whole)
+        return self._parts.lead(equations, (_step(one, *whole[0]), _step(other, *whole[1])))
+
+    def faint(
+        self, first: Texture, second: Texture, other: Shift, dx: int, dy: int
+    ) -> tuple[Shift, FaintPart]:
+        """The shift near a whole one that the part follows which does not follow another shift.
+
+        Faint texture counts, too; see `faint_part`. Requires `sees_parts`.
+        """
+        whole = self.nearest(other)
+        equations = self._same_neighbourhoods(first, second, (whole, (dx, dy)))
+        part, faint = self._parts.faint(equations, _step(other, *whole)[:2])
+        return self._refined(equations[1], part, dx, dy), faint
 
     def equalised(self, texture: Texture) -> Texture:
         """The texture with the same contrast everywhere, except in flat parts, which have only rounding."""
@@ -234,6 +247,10 @@ class Registration:
             part = self._parts.find(equations, of_most=of_most)
         else:
             part = self._parts.everything(equations)
+        return self._refined(equations, part, dx, dy)
+
+    def _refined(self, equations: Floats, part: FollowedPart, dx: int, dy: int) -> Shift:
+        """The whole shift `dx`, `dy`, refined by least squares over a part; `equations` are overwritten."""
         step, inverse, following = part.step, part.inverse, part.share
         if part.weights is not None:
             equations *= part.normal.spread(part.weights)
@@ -257,6 +274,15 @@ class Registration:
             alike,
             part.textured,
         )
+
+    def _same_neighbourhoods(
+        self, first: Texture, second: Texture, whole: Pair[tuple[int, int]]
+    ) -> Pair[Floats]:
+        """Equations of two whole shifts, dx and dy, for the same neighbourhoods."""
+        one, other = (self._equations(first, second, *each) for each in whole)
+        # Overlaps are in the middle of the picture, so both can be cut to the same neighbourhoods.
+        rows, columns = (min(one.shape[axis], other.shape[axis]) for axis in (2, 3))
+        return _middle(one, rows, columns), _middle(other, rows, columns)
 
     def _equations(self, first: Texture, second: Texture, dx: int, dy: int) -> Floats:
         equations = _equations(first, second, dx, dy)

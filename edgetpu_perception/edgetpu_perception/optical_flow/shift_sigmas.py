@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from edgetpu_perception.optical_flow.image_noise import ImageNoise
 from edgetpu_perception.optical_flow.normal_equations import UNKNOWNS, Floats, block_sums
 
-_NOISE_VARIANCES = 8
+NOISE_VARIANCES = 8
 """Variance of a doubled difference of two images over the noise variance of one. Derived: 2**2 * 2."""
 
 
@@ -38,10 +38,10 @@ class ShiftSigmas:
         `doubt`: variances to be added, px^2; see FollowedPart.
         """
         # Frames that fit better than their rounding allows do so by chance.
-        least = _NOISE_VARIANCES * self._noise**2 * covariance.diagonal()[:2]
+        least = NOISE_VARIANCES * self._noise**2 * covariance.diagonal()[:2]
         if self._image_noise is not None:
             least = np.maximum(
-                least, self._image_noise.variance(influence[:, 0], residual[0], _NOISE_VARIANCES)
+                least, self._image_noise.variance(influence[:, 0], residual[0], NOISE_VARIANCES)
             )
         influence *= residual
         variance = np.maximum(_spread(block_sums(influence.sum(axis=1), self._block)), least)
