@@ -188,8 +188,7 @@ class ShiftChoice:
         first, second = (self._search.equalised(texture) for texture in self._textures)
         by_area = self._search.compare(first, second)
         index = highest(by_area.evidence)
-        lead = self._independent * _evidence_lead(by_area.evidence, [index], self._peak)
-        if index == best.index or lead < EVIDENCE_LEAD_RANGE[0]:
+        if index == best.index or self._lead(by_area.evidence, [index]) < EVIDENCE_LEAD_RANGE[0]:
             return scores, best
         other = self._refined(index)
         return (by_area, other) if other.differs(best) else (scores, best)
@@ -241,11 +240,15 @@ class ShiftChoice:
         rivals.sort(key=lambda rival: -rival.of_texture)
         return rivals[0], rivals[1]
 
+    def _lead(self, evidence: NDArray[np.float32], indices: Sequence[ShiftIndex]) -> float:
+        """Lead of the first index over the next best that is farther than a peak's radius from them."""
+        next_best = float(_without(evidence, indices, self._peak).max())
+        return self._independent * (float(evidence[indices[0]]) - next_best)
+
     def _agreement(self, scores: ShiftScores, best: Match, others: list[ShiftIndex]) -> float:
         """Confidence, 0..1, that the frames agree at the best shift, and at no distant one but `others`."""
-        lead = self._independent * _evidence_lead(scores.evidence, [best.index, *others], self._peak)
-        agreement = ramp(float(scores.correlation[best.index]), *CORRELATION_RANGE)
-        return agreement * ramp(lead, *EVIDENCE_LEAD_RANGE)
+        lead = ramp(self._lead(scores.evidence, [best.index, *others]), *EVIDENCE_LEAD_RANGE)
+        return ramp(float(scores.correlation[best.index]), *CORRELATION_RANGE) * lead
 
     def _of_most(
         self, scores: ShiftScores, best: Match, others: list[ShiftIndex], clarity: float
@@ -368,7 +371,9 @@ class ShiftChoice:
         if match.distance_along_axis((0.0, 0.0)) >= DISTANT_CELLS:
             rest = self._search.without(*self._textures, match.shift, keep_flat=True)
             first, second = (self._search.equalised(each) for each in (rest, self._textures[1]))
-            candidates[highest(self._search.compare(first, second).evidence)] = EVIDENCE_LEAD_RANGE[0]
+            evidence = self._search.compare(first, second).evidence
+            if self._lead(evidence, [index := highest(evidence)]) >= EVIDENCE_LEAD_RANGE[0]:
+                candidates[index] = EVIDENCE_LEAD_RANGE[0]
             candidates[self._still] = KNOWN_MOTION_LEAD
         if match.distance_along_axis(self._whole(self._last_index)) >= DISTANT_CELLS:
             candidates[self._last_index] = KNOWN_MOTION_LEAD
@@ -393,8 +398,3 @@ def _without(
     for row, column in indices:
         rest[max(row - radius, 0) : row + radius + 1, max(column - radius, 0) : column + radius + 1] = 0.0
     return rest
-
-
-def _evidence_lead(evidence: NDArray[np.float32], indices: Sequence[ShiftIndex], peak: int) -> float:
-    """Evidence at the first index minus the largest one farther than `peak` cells from all of them."""
-    return float(evidence[indices[0]]) - float(_without(evidence, indices, peak).max())
