@@ -51,6 +51,12 @@ def measure(engine: Engine, wide: Engine, quick: bool) -> list[Row]:
     kind = "camera held over ground"
     ground = (scenes.over_ground(name, clip_random(kind, name, 0)) for name in names)
     rows += _quiet_rows(kind, _compared(engine, ground))
+    kind = "camera flies over ground"
+    flights = (
+        scenes.flying(name, behind, clip_random(kind, name, k))
+        for k, (name, behind) in enumerate(scenes.pairs(DEVELOPMENT, count))
+    )
+    rows += _quiet_rows(kind, _compared(engine, flights))
     if frames := static_camera():
         rows += _quiet_rows("camera stands still, people", _compared(engine, [_people(frames)]))
     kind = "car ahead brakes, 1242x375, 10 Hz"

@@ -63,10 +63,15 @@ class Texture:
         for number in range(int(np.min(lower)), int(np.max(lower)) + 2):
             weight = np.maximum(1 - np.abs(level - number), 0).astype(np.float32)
             scale = np.float32(0.5**number)
-            seen += weight * cv2.remap(
+            # Over ground, each scale is that of a few rows.
+            used = np.flatnonzero(weight.any(axis=1)) if weight.ndim else np.arange(len(seen))
+            if not used.size:
+                continue
+            rows = slice(used[0], used[-1] + 1)
+            seen[rows] += (weight[rows] if weight.ndim else weight) * cv2.remap(
                 self._levels[number],
-                ((u + 0.5) * scale - 0.5).astype(np.float32),
-                ((v + 0.5) * scale - 0.5).astype(np.float32),
+                ((u[rows] + 0.5) * scale - 0.5).astype(np.float32),
+                ((v[rows] + 0.5) * scale - 0.5).astype(np.float32),
                 cv2.INTER_LINEAR,
                 borderMode=cv2.BORDER_REFLECT,
             )
@@ -189,6 +194,41 @@ def over_ground(name: str, random: np.random.Generator) -> Clip:
         footprint = (depth / (focal * texel * FINE)).astype(np.float32)
         frames.append(_photographed(texture.at(u, v, footprint), (size, size), random))
     return Clip(name, np.array(frames), stamps, np.full(len(stamps), np.inf))
+
+
+def flying(name: str, behind: str, random: np.random.Generator) -> Clip:
+    """A hand-held camera or drone moves level over ground, 20 to 80 % of its height per second, at 30 Hz.
+
+    It looks down by up to 60 degrees and moves in a direction up to 45 degrees from where it looks; it sways
+    and turns. Above the horizon is the upper half of another photograph, far away. Nothing is in its way.
+    """
+    ground, far = Texture(grey_photograph(name)), Texture(grey_photograph(behind))
+    focal = WIDTH / 2 / math.tan(math.radians(random.uniform(60, 80)) / 2)
+    stamps = np.arange(90) / 30
+    swings = random.normal(0, 1, (5, 3)), random.uniform(0.4, 1.5, (5, 3)), random.uniform(0, 7, (5, 3))
+    amplitude = np.array([0.02, 0.02, 0.01, 0.01, 0.01])  # heights, heights, rad, rad, rad
+    down = cv2.Rodrigues(np.array([-math.radians(random.uniform(0, 60)), 0.0, 0.0]))[0]
+    speed, course = random.uniform(0.2, 0.8), math.radians(random.uniform(-45, 45))
+    x, y = (((np.arange(side * FINE) + 0.5) / FINE - side / 2) / focal for side in (WIDTH, HEIGHT))
+    rays = np.stack([*np.meshgrid(x, y), np.ones((HEIGHT * FINE, WIDTH * FINE))], axis=-1)
+    texel, frames = random.uniform(0.7, 1.3) * 2 / focal, []
+    for stamp in stamps:
+        motion = amplitude * (swings[0] * np.sin(2 * math.pi * swings[1] * stamp + swings[2])).sum(axis=1)
+        across, below, ahead = np.moveaxis(rays @ (down @ cv2.Rodrigues(motion[2:])[0]).T, -1, 0)
+        depth = 1 / np.maximum(below, 1e-3)
+        u = (motion[0] + speed * math.sin(course) * stamp + depth * across) / texel
+        v = (motion[1] + speed * math.cos(course) * stamp + depth * ahead) / texel
+        footprint = depth * np.sqrt(depth) / (focal * texel * FINE)
+        seen = ground.at(*_centered(ground, u, -v), footprint.astype(np.float32))
+        scale = far.shape[1] / 2
+        sky = far.at(*_centered(far, across / ahead * scale, below / ahead * scale), np.float32(1))
+        frames.append(_photographed(np.where(below > 0.01, seen, sky), (WIDTH, HEIGHT), random))
+    return Clip(name, np.array(frames), stamps, np.full(len(stamps), np.inf))
+
+
+def _centered(texture: Texture, u: NDArray[np.float64], v: NDArray[np.float64]) -> tuple[Picture, Picture]:
+    """Positions in a photograph, texels, from those relative to its middle."""
+    return (u + texture.shape[1] / 2).astype(np.float32), (v + texture.shape[0] / 2).astype(np.float32)
 
 
 def leaves(name: str, behind: str, random: np.random.Generator) -> Clip:

@@ -244,6 +244,26 @@ def test_a_claim_does_not_begin_but_continues_while_most_of_the_picture_is_unexp
     assert {type(r.approaching) for r in results} == {bool}  # ROS ends a process that publishes another one
 
 
+@pytest.mark.parametrize(("heights", "pitch"), [(1.0, 0.1), (0.6, 0.2)])
+def test_ground_beneath_a_camera_that_moves_level_is_no_approach(
+    looming_engine: CpuEngine, heights: float, pitch: float
+) -> None:
+    """`heights`: speed, heights above ground per second; `pitch`: how far the camera looks down, rad."""
+    ground, far = texture(5, 1024, 8.0), texture(6)
+    x, y = rays()
+    below, ahead = math.sin(pitch) + y * math.cos(pitch), math.cos(pitch) - y * math.sin(pitch)
+    depth = 1 / np.maximum(below, 0.05)
+    beyond = sampled(far, 90 * x, 90 * y)
+
+    def view(stamp: float) -> NDArray[np.float32]:
+        near = sampled(ground, 40 * depth * x, -40 * (depth * ahead + heights * stamp))
+        return np.where(below > 0.1, near, beyond)
+
+    results = watch(looming_engine, view, 3.0)
+    assert not any(r.approaching for r in results)
+    assert sum(r.valid for r in results) > 0.8 * len(results)
+
+
 @pytest.mark.parametrize("speed", [8.0, 16.0, -24.0])
 def test_an_object_that_crosses_is_no_approach(looming_engine: CpuEngine, speed: float) -> None:
     """`speed`: px/s."""

@@ -15,7 +15,8 @@ The way of an image:
    (`surface`), each element weighted by how far it belongs to it. The `HomographyAlignment` has the warp, its
    covariance and the residuals.
 3. `PlaneDistance` (`plane_distance`) turns the warp of the main surface into a change of its distance; for
-   the others the change of size stands for it. `RelativeDepth` (`relative_depth_filter`) filters it.
+   the others the change of size stands for it, and `part_slant` tells how wrong it may be, as ground grows
+   beneath a camera that moves level. `RelativeDepth` (`relative_depth_filter`) filters it.
 4. By the residuals, each element is assigned to a surface (`second_surface`). Where they are large,
    `MotionSearch` (`independent_motion`) finds where a second surface may be, `FixedPartSearch` (`fixed_part`)
    parts of the robot, and `ThirdSurface` (`third_surface`) candidates to replace the second.

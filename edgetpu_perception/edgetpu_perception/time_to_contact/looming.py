@@ -283,8 +283,8 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         errors = surface.focal_error, surface.deviation_sigma, surface.jump_sigma
         sigma = math.hypot(observed, *errors, lead)
         ttc, ttc_sigma = contact_time(rate, sigma)
-        # A surface whose slant is unknown may seem to approach; only `approaches` allows for that.
-        certain = surface.approaches and rate >= APPROACH_SIGMAS * sigma
+        # A surface whose slant is unknown may seem to approach; only `comes_nearer` allows for that.
+        certain = surface.comes_nearer and rate >= APPROACH_SIGMAS * sigma
         lasting = surface.steady >= STEADY_FRAMES and surface.growth >= MIN_GROWTH
         # Before a camera that stands still, what seems to grow may be a shadow.
         main = tracker.surfaces[0]

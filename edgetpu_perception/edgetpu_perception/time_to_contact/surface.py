@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from edgetpu_perception.time_to_contact.homography_alignment import HomographyAlignment, Map, Matrix, inverse
+from edgetpu_perception.time_to_contact import part_slant
+from edgetpu_perception.time_to_contact.homography_alignment import (
+    GROWTH,
+    Grid,
+    HomographyAlignment,
+    Map,
+    Matrix,
+    inverse,
+)
 from edgetpu_perception.time_to_contact.plane_distance import PlaneDistance, UnknownFocalLength
 from edgetpu_perception.time_to_contact.relative_depth_filter import RelativeDepth
 from edgetpu_perception.time_to_contact.surface_tracker_limits import (
@@ -112,6 +120,8 @@ class Surface:
     """Logarithm of the depth over that at the keyframe, as measured last."""
     slant: LastingRateError = field(default_factory=LastingRateError)
     """Error of the rate due to unknown directions of the plane and of the motion."""
+    part_slant: LastingRateError = field(default_factory=LastingRateError)
+    """Error of the rate due to the unknown slant of any other than the main surface; see part_slant."""
     unknown_focal_length: UnknownFocalLength = field(default_factory=UnknownFocalLength)
     focal_error: float = 0.0
     """Standard deviation of the rate, 1/s, due to an unknown focal length, which makes a turn of the camera
@@ -186,6 +196,11 @@ class Surface:
     def approaches(self) -> bool:
         """Whether it certainly approaches."""
         return self.rate >= APPROACH_SIGMAS * self.rate_sigma
+
+    @property
+    def comes_nearer(self) -> bool:
+        """Whether it certainly approaches whatever its slant, rather than passes as ground does."""
+        return self.rate >= APPROACH_SIGMAS * math.hypot(self.rate_sigma, self.part_slant.sigma)
 
     @property
     def moves(self) -> bool:
@@ -275,11 +290,27 @@ class Surface:
             self.focal_error = by_focal_length / max(age, MIN_AGE_S)
         return distance.variance
 
+    def measure_size(self, alignment: HomographyAlignment, grid: Grid, age: float) -> float:
+        """The same for any other surface, whose distance follows from its size.
+
+        `grid`: of the map that has its elements.
+        """
+        found, covariance = alignment.measured, alignment.covariance
+        (a, b), (c, d) = found[:2, :2].tolist()
+        self.log_depth = 0.5 * math.log(max(a * d - b * c, 1e-3))
+        if age > MIN_AGE_S or self.frames < 2:
+            middle = part_slant.middle_of(self.membership, grid)
+            error = part_slant.size_error(self.log_depth, found, covariance, middle)
+            self.part_slant.measure(error, age)
+        return float(covariance[GROWTH, GROWTH])
+
     def start_keyframe(self) -> None:
         """Make the present image the keyframe."""
         self.warp = np.eye(3)
         self.log_depth = 0.0
-        self.slant.start_keyframe(known=abs(self.rate) >= APPROACH_SIGMAS * self.depth.rate_sigma)
+        known = abs(self.rate) >= APPROACH_SIGMAS * self.depth.rate_sigma
+        self.slant.start_keyframe(known=known)
+        self.part_slant.start_keyframe(known=known)
         self.depth.start_keyframe()
         self.plane.start_keyframe(self.overlap)
         self.unknown_focal_length.start_keyframe(self.overlap)

@@ -31,7 +31,7 @@ from edgetpu_perception.time_to_contact.noise_and_exposure import Exposure, Nois
 from edgetpu_perception.time_to_contact.relative_depth_filter import RelativeDepth, lasting_error_of
 from edgetpu_perception.time_to_contact.second_surface import Explained
 from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
-from edgetpu_perception.time_to_contact.surface import Surface
+from edgetpu_perception.time_to_contact.surface import LastingRateError, Surface
 from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     ESTABLISHED_EVIDENCE,
     IMAGE_NOISE_VARIANCE_SHARE,
@@ -225,9 +225,7 @@ class SurfaceTracker:
         if main:
             variance = surface.measure_distance(alignment, self._age, calibrated=self._calibrated)
         else:
-            (a, b), (c, d) = alignment.measured[:2, :2].tolist()
-            surface.log_depth = 0.5 * math.log(max(a * d - b * c, 1e-3))
-            variance = float(alignment.covariance[2, 2])
+            variance = surface.measure_size(alignment, self._grid, self._age)
         if surface.misaligned:
             return
         variance += 2 * surface.rate**2 * self._jitter.variance + self._structure.depth_variance
@@ -346,7 +344,7 @@ class SurfaceTracker:
             self.surfaces.reverse()
             # What two surfaces gain over one does not depend on their order.
             first, second = self.surfaces
-            first.misfit = 1.0
+            first.misfit, first.part_slant = 1.0, LastingRateError()
             if first.standing:  # it is most of the image, so the camera stands still
                 first.standing = False
                 first.depth.start_over(0.0, variance, self._age)
@@ -372,6 +370,8 @@ class SurfaceTracker:
             if surface is not main and surface.established and surface.approaches:
                 sigmas = 0.0 if surface.nearest else NEARER_SIGMAS
                 margin = sigmas * math.hypot(main.rate_sigma, surface.rate_sigma)
+                if main.comes_nearer and not surface.comes_nearer:
+                    margin += NEARER_SIGMAS * surface.part_slant.sigma
                 surface.nearest = surface.rate > main.rate + margin
                 if surface.nearest:
                     return surface
