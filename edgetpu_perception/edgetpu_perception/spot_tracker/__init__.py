@@ -14,11 +14,11 @@ The way of an image:
    these, `clear_thresholds` (`background`) chooses one or two thresholds, or none.
 3. At each, until one gives enough confidence, `find_blob` (`blob`) finds the heaviest blob, or of several
    similar ones that nearest to the expected position. `measure_blob` (`blob_measurement`) makes a `Spot`
-   (`spot_decoder`) with sigmas and a confidence.
+   (`spot_decoder`) with sigmas and a confidence; of a coloured blob it fills the holes.
 4. `place_by_outline` (`fine_outline`) places coloured spots other than white ones, any that the border cuts
    off, and bright ones in very wide or high images, in the camera's pixels. A colour that is still uncertain
    is looked for by its shape: `flat_target`, `round_target`, and `fine_disc` with `shaded_disc` for balls.
-   `disc_around_spot` chooses between spot and disc.
+   `disc_around_spot` chooses between spot and disc. The last attempt is a lower threshold, for a dark side.
 5. A lamp of about a cell, which the graph removes, is looked for in the model's input (`small_spot`) and, if
    that leaves doubt, in the camera's pixels (`camera_lamp`).
 6. `SpotTracker` makes a `SpotResult` of the `Spot`; if it is valid, `SpotMotion` learns position and

@@ -34,6 +34,9 @@ OUTLINE_GROWTH_CELLS = 0.9
 Rows: spot, discs that touch the edge, inside one sigma.
 """
 
+MIN_FILLED_SHARE = 0.5
+"""Least share of the cells within the outline of an object that are of its colour. Derived: half."""
+
 _IN_BLOB = np.uint8(2)
 """Value with which cv2.floodFill marks the blob in a map of 0 and 1. Given by find_blob."""
 
@@ -207,6 +210,24 @@ def solidity(blob: Blob, outline: Moments) -> float:
     spread = (outline.xx + own) * (outline.yy + own) - outline.xy**2
     # A filled ellipse has area = 4 pi sqrt(det(covariance)).
     return blob.area**2 / (4 * math.pi * math.sqrt(spread))
+
+
+def without_holes(blob: Blob) -> Blob:
+    """The blob with its holes, which highlights and hollows make; itself if most of it would be hole."""
+    mask = blob.mask
+    if min(blob.width, blob.height) < 3:
+        return blob
+    starts = cv2.countNonZero(mask[:, 0]) + cv2.countNonZero(cv2.subtract(mask[:, 1:], mask[:, :-1]))
+    if starts == blob.height:  # every row is in one piece, as in most blobs
+        return blob
+    padded = cv2.copyMakeBorder(mask, 1, 1, 1, 1, cv2.BORDER_CONSTANT, value=0)
+    # Touching corners connect a blob, so they do not connect what is outside of it.
+    outside = cv2.floodFill(padded, None, (0, 0), 2, flags=4)[0]
+    area = padded.size - outside
+    if area == blob.area or area * MIN_FILLED_SHARE > blob.area:
+        return blob
+    filled = cv2.threshold(padded[1:-1, 1:-1], 1, 1, cv2.THRESH_BINARY_INV)[1]
+    return blob._replace(mask=filled, area=area)
 
 
 def cut_off_error(

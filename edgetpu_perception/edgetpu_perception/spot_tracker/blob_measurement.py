@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.confidence_ramp import ramp
 from edgetpu_perception.spot_tracker.background import ROUNDING_NOISE, Background
-from edgetpu_perception.spot_tracker.blob import Blob, Moments, cut_off_error, moments, solidity
+from edgetpu_perception.spot_tracker.blob import (
+    Blob,
+    Moments,
+    cut_off_error,
+    moments,
+    solidity,
+    without_holes,
+)
 from edgetpu_perception.spot_tracker.camera_lamp import place_blob
 from edgetpu_perception.spot_tracker.evidence_map import EvidenceMap
 from edgetpu_perception.spot_tracker.spot_decoder import CameraPixels, Spot
@@ -79,6 +86,13 @@ STEP_SHARE = 0.4
 Rows: spot, white ball of real colour, right.
 """
 
+FALL_SHARE = 0.8
+"""Least step across the outline of a dark side, which has less light, as a share of the level inside.
+
+Derived: a normal distribution cut at a quarter of its height, the lowest threshold, falls by 0.79 of its
+level over the diagonal of STEP_REACH_RADII. Rows: spot, large red body, right.
+"""
+
 STEEP_OUTLINE_SHARE = 0.9
 """Least share of the outline with such a step. Rows: spot, white ball of real colour, right; none, not
 valid."""
@@ -90,8 +104,16 @@ threshold.
 Rows: spot, white ball of real colour, right.
 """
 
-_AROUND_STEP = np.ones((5, 5), np.uint8)
-"""The square in which a step is measured. Derived: 3 cells are averaged, and one is on the edge."""
+STEP_REACH_CELLS = 2
+"""Distance from the outline within which a step is measured, cells. Derived: 3 cells are averaged, and one is
+on the edge."""
+
+STEP_REACH_RADII = 0.2
+"""The same for large shapes, in radii: shade widens an edge in proportion to the shape, not to the cells.
+
+Derived: from 0.28 radii inside to 0.28 outside, the diagonal of such a square, a normal distribution without
+any edge falls by STEP_SHARE of its height.
+"""
 
 _NEIGHBOURS = np.ones((3, 3), np.uint8)
 """A cell and its eight neighbours."""
@@ -140,13 +162,19 @@ def measure_blob(
     """
     evidence, background, contrast, _ = output
     outline, weight, x, y = _weighted_centroid(evidence, blob, threshold)
-    radius = math.sqrt(blob.area / math.pi)
-    confidence *= ramp(solidity(blob, outline), *solidity_range)
+    shape, solid = blob, solidity(blob, outline)
+    if grey is None and solid < solidity_range[1]:
+        shape = without_holes(blob)
+        if shape is not blob:
+            (outline,) = moments(shape.mask[np.newaxis])
+            solid = solidity(shape, outline)
+    radius = math.sqrt(shape.area / math.pi)
+    confidence *= ramp(solid, *solidity_range)
     x_offset, y_offset = outline.x - x, outline.y - y
     outline_offset = ramp(-math.hypot(x_offset, y_offset) / (1.0 + radius), *OUTLINE_OFFSET_RADII)
     # A coloured spot is a shaded object; a bright one is a light, and its glow shows its position.
-    if grey is None and outline_offset < 1.0 and has_steep_outline(evidence, blob, STEP_SHARE * contrast):
-        spot = _by_outline(x + x_offset + blob.left, y + y_offset + blob.top, radius, confidence)
+    if grey is None and outline_offset < 1.0 and has_steep_outline(output, shape, STEP_SHARE, FALL_SHARE):
+        spot = _by_outline(shape, outline, radius, confidence)
         offset_of_cells = 2.0 * HARD_EDGE_SIGMA / math.sqrt(radius)  # that of two sigma
         return spot._replace(is_uneven=math.hypot(x_offset, y_offset) > offset_of_cells)
     confidence *= outline_offset
@@ -182,29 +210,48 @@ def _weighted_centroid(
     return outline, weight, x, y
 
 
-def has_steep_outline(evidence: NDArray[Any], blob: Blob, step: float) -> bool:
-    """Whether the map changes by at least `step` grey levels all around a blob, unlike around a gradient.
+def has_steep_outline(output: EvidenceMap, blob: Blob, share: float, fall: float = math.inf) -> bool:
+    """Whether the map has a step all around a blob but along the border, unlike around a gradient.
 
-    `evidence`: [H, W].
+    `share`: height of the step, as a share of the contrast; `fall`: height as a share of the level inside,
+    which counts, too, for a side in the shade.
     """
-    if any(blob.touches_border):
-        return False
-    reach = _AROUND_STEP.shape[0] // 2
+    if _is_steep(output, blob, share, fall, STEP_REACH_CELLS):
+        return True
+    reach = step_reach(blob.area)
+    return reach > STEP_REACH_CELLS and _is_steep(output, blob, share, fall, reach)
+
+
+def step_reach(area: float) -> int:
+    """How far from its outline, on either side, a step of a shape may begin and end, cells."""
+    return int(STEP_REACH_RADII * math.sqrt(area / math.pi))
+
+
+def _is_steep(output: EvidenceMap, blob: Blob, share: float, fall: float, reach: int) -> bool:
+    """`has_steep_outline` with a step up to `reach` cells from the outline."""
     rows = slice(max(blob.top - reach, 0), blob.top + blob.height + reach)
     columns = slice(max(blob.left - reach, 0), blob.left + blob.width + reach)
-    part = evidence[rows, columns]
-    # In float, as maps of other models may be float64.
-    steps = cv2.dilate(part, _AROUND_STEP).astype(np.float32) - cv2.erode(part, _AROUND_STEP)
+    part, around = output.evidence[rows, columns], np.ones((2 * reach + 1,) * 2, np.uint8)
     inner = cv2.erode(blob.mask, _NEIGHBOURS, borderType=cv2.BORDER_CONSTANT, borderValue=0)
+    outline = blob.mask != inner
+    # Along the border nothing is seen of an outline.
+    outline[: int(blob.top == 0)] = outline[blob.rows - blob.top - 1 :] = False
+    outline[:, : int(blob.left == 0)] = outline[:, blob.columns - blob.left - 1 :] = False
     top, left = blob.top - rows.start, blob.left - columns.start
-    on_outline = steps[top : top + blob.height, left : left + blob.width][blob.mask != inner]
-    return bool(np.count_nonzero(on_outline >= step) >= STEEP_OUTLINE_SHARE * len(on_outline))
+    near = slice(top, top + blob.height), slice(left, left + blob.width)
+    # In float, as maps of other models may be float64.
+    bright = cv2.dilate(part, around)[near][outline].astype(np.float32)
+    steps = bright - cv2.erode(part, around)[near][outline]
+    steep = steps >= np.minimum(share * output.contrast, fall * (bright - output.background.level))
+    return bool(np.count_nonzero(steep) >= STEEP_OUTLINE_SHARE * max(len(steep), 1))
 
 
-def _by_outline(x: float, y: float, radius: float, confidence: float) -> Spot:
+def _by_outline(shape: Blob, outline: Moments, radius: float, confidence: float) -> Spot:
     """A shaded object at the centroid of its outline; the weighted centroid is towards its bright side."""
+    x, y = outline.x + shape.left, outline.y + shape.top
     sigma = math.hypot(HARD_EDGE_SIGMA / math.sqrt(radius), SHADED_OUTLINE_SIGMA * radius)
-    return Spot(x, y, sigma, sigma, confidence)
+    x_cut_off, y_cut_off = cut_off_error(x, y, shape)
+    return Spot(x, y, math.hypot(sigma, x_cut_off), math.hypot(sigma, y_cut_off), confidence)
 
 
 def _edge_variances(blob: Blob, hardness: float, radius: float) -> tuple[float, float]:

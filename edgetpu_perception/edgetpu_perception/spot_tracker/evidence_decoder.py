@@ -58,6 +58,19 @@ The dark side of a ball has half the light of the bright one. Rows: spot, white 
 red ball touching glare, right; colours, half contrast, rmse.
 """
 
+SHADE_SHARE = 0.25
+"""Share tried last for a colour other than white, of which most scenes have some: for a dark side with less
+light.
+
+Rows: spot, large red body, right. Derived: half of the light that COLOR_SHARES allow for.
+"""
+
+MAX_SHADE_CONFIDENCE = 0.45
+"""Upper limit of the confidence in a spot found at that share.
+
+Derived: below SUFFICIENT_CONFIDENCE (disc_around_spot.py), as it comes after all other shapes.
+"""
+
 CLEAR_SIGMAS = (5.5, 8.5)
 """Contrast over noise, times the square root of the number of independent cells: no spot up to the first,
 full confidence from the second on. The largest of a few thousand cells of noise reaches 4. Rows: spot, none.
@@ -173,6 +186,10 @@ class EvidenceDecoder:
             disc = find_fine_disc(grey, cell, camera, self._weighted_sum)
             of_blob, large = large, (spot_by_disc if self._is_white else whole_disc)(large, disc)
             by_outline = disc if large is not of_blob else None
+        if self._colored and not self._is_white:
+            shaded = self._shaded_spot(seen, large.confidence)
+            if shaded is not NO_SPOT:
+                large, by_outline = shaded, None
         if self._is_pure and self._weights is not None and large.confidence:
             purity = purity_of_large_spot(image[0], output.peak, by_outline, self._weights)
             large = _less_confident(large, purity)
@@ -228,27 +245,43 @@ class EvidenceDecoder:
 
     def _strongest_blob(self, seen: _Image, clarity: float) -> tuple[Spot, Blob | None]:
         """The spot of the best blob over all thresholds. `clarity`: confidence, 0..1, by the contrast."""
-        output = seen.output
-        background, contrast = output.background, output.contrast
-        grey = None if self._colored else seen.pixels[:, :, 0]
-        rival = background.level + MIN_RIVAL_CONTRAST_SHARE * contrast
-        best, best_blob = NO_SPOT, None
+        background, contrast = seen.output.background, seen.output.contrast
+        best: tuple[Spot, Blob | None] = NO_SPOT, None
         for threshold in clear_thresholds(background, contrast, self._shares):
-            found = find_blob(output.evidence, threshold, output.peak, rival, seen.near)
-            confidence = clarity * found.share * found.blob.compactness
-            confidence *= _uniqueness(output, found, threshold)
-            confidence *= _clearness(seen.pixels, found, contrast)
-            if confidence <= best.confidence:
-                continue
-            spot = measure_blob(
-                output, grey, threshold, found.blob, confidence, self._solidity_range, seen.camera
-            )
-            if spot.confidence > best.confidence:
-                best = spot if found.rival is None else spot._replace(rival=found.rival)
-                best_blob = found.blob
-            if best.confidence >= SUFFICIENT_CONFIDENCE:
+            best = max(best, self._spot_above(threshold, seen, clarity, best[0].confidence), key=_confidence)
+            if best[0].confidence >= SUFFICIENT_CONFIDENCE:
                 break
-        return best, best_blob
+        return best
+
+    def _shaded_spot(self, seen: _Image, least: float) -> Spot:
+        """The spot at SHADE_SHARE if it has an outline all around and more confidence than `least`."""
+        background, contrast = seen.output.background, seen.output.contrast
+        clarity = min(ramp(contrast, MIN_CONTRAST, FULL_CONFIDENCE_CONTRAST), MAX_SHADE_CONFIDENCE)
+        if clarity <= least or not clear_thresholds(background, contrast, self._shares):
+            return NO_SPOT
+        spot, blob = self._spot_above(background.level + SHADE_SHARE * contrast, seen, clarity, least)
+        # Only the outline of a body in the shade makes a spot of a colour uneven.
+        if blob is None or not spot.is_uneven or spot.confidence <= least:
+            return NO_SPOT
+        return self._placed(spot, blob, seen) or spot
+
+    def _spot_above(
+        self, threshold: float, seen: _Image, clarity: float, least: float
+    ) -> tuple[Spot, Blob | None]:
+        """The spot of the best blob above a threshold; NO_SPOT if its confidence is not above `least`."""
+        output = seen.output
+        grey = None if self._colored else seen.pixels[:, :, 0]
+        rival = output.background.level + MIN_RIVAL_CONTRAST_SHARE * output.contrast
+        found = find_blob(output.evidence, threshold, output.peak, rival, seen.near)
+        confidence = clarity * found.share * found.blob.compactness
+        confidence *= _uniqueness(output, found, threshold)
+        confidence *= _clearness(seen.pixels, found, output.contrast)
+        if confidence <= least:
+            return NO_SPOT, None
+        spot = measure_blob(
+            output, grey, threshold, found.blob, confidence, self._solidity_range, seen.camera
+        )
+        return spot if found.rival is None else spot._replace(rival=found.rival), found.blob
 
     def _placed(self, spot: Spot, blob: Blob, seen: _Image) -> Spot | None:
         """Measure the spot by its outline in the camera's pixels; None if they do not show it.
@@ -274,7 +307,7 @@ class EvidenceDecoder:
         if large.is_outlined:
             return False
         # White objects have shade, but one without shade and with an outline all around is a whole object.
-        return not has_steep_outline(output.evidence, blob, WHOLE_STEP_SHARE * output.contrast)
+        return any(blob.touches_border) or not has_steep_outline(output, blob, WHOLE_STEP_SHARE)
 
     def _grey(self, image: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
         """What the graph removes hot pixels from, uint8 [H, W]; None if a colour's weights are unknown."""
@@ -289,6 +322,11 @@ class EvidenceDecoder:
         assert self._weights is not None
         weighted: NDArray[np.uint8] = cv2.transform(pixels, self._weights)
         return weighted
+
+
+def _confidence(found: tuple[Spot, Blob | None]) -> float:
+    """The confidence of a spot with its blob."""
+    return found[0].confidence
 
 
 def _less_confident(spot: Spot, factor: float) -> Spot:

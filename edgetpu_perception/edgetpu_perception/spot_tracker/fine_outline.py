@@ -10,8 +10,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.spot_tracker.blob import Blob, cut_off_error
-from edgetpu_perception.spot_tracker.blob_measurement import STEEP_OUTLINE_SHARE
+from edgetpu_perception.spot_tracker.blob import Blob, cut_off_error, without_holes
+from edgetpu_perception.spot_tracker.blob_measurement import STEEP_OUTLINE_SHARE, step_reach
 from edgetpu_perception.spot_tracker.lamp_centroid import LampCentroid, lamp_centroid
 from edgetpu_perception.spot_tracker.spot_decoder import MIN_CONTRAST, CameraPixels, Spot
 
@@ -31,6 +31,13 @@ MAX_SAMPLES = 64
 
 MAX_HARMONIC_SAMPLES = 24
 """The same for the asymmetry of the shape, which low harmonics show. Limits the time."""
+
+EVEN_LEVEL = 0.5
+"""Level of the outline of a spot, as a share of its height. Derived: midway across a soft edge."""
+
+UNEVEN_LEVEL = 0.25
+"""The same for a shaded body, whose dark side may have less than half of the height. Derived: midway across
+the edge of a side with half of it."""
 
 MIN_AREA = 12
 """Least area, samples: a smaller spot consists of edges only. Derived: a disc of radius 2 has 12.6."""
@@ -52,9 +59,6 @@ _AROUND_STEP = np.ones((5, 5), np.uint8)
 
 _MARGIN = 3
 """Samples around a shape. Derived: 1 for a soft edge and 2 for half of _AROUND_STEP."""
-
-_IN_SHAPE = np.uint8(1)
-"""Shift from the value with which cv2.floodFill marks a shape, 2, to 1. Given by _shape_at."""
 
 Amount = Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
 """Converts the camera's pixels to what the graph works on, uint8 [h, w]."""
@@ -108,7 +112,7 @@ def place_by_outline(spot: Spot, blob: Blob, camera: CameraPixels, amount: Amoun
     x = ((spot.x + 0.5) * x_cell - window.left) / step - 0.5
     y = ((spot.y + 0.5) * y_cell - window.top) / step - 0.5
     reach = max(int(min(blob.width * x_cell, blob.height * y_cell) / (4 * step)), 1)
-    shape = _shape_at(window, round(x), round(y), reach)
+    shape = _shape_at(window, round(x), round(y), reach, UNEVEN_LEVEL if spot.is_uneven else EVEN_LEVEL)
     found = None if shape is None else _centroid(window.part, shape)
     if shape is None or found is None:
         return None
@@ -150,7 +154,7 @@ def _span(first: int, cells: int, cell: float, size: int) -> tuple[int, int]:
     return max(begin, 0), min(end, size)
 
 
-def _shape_at(window: _Window, column: int, row: int, reach: int) -> _Shape | None:
+def _shape_at(window: _Window, column: int, row: int, reach: int, level: float) -> _Shape | None:
     """The shape at a sample; its level is the mean up to `reach` samples around. None if there is none."""
     part = window.part
     rows, columns = part.shape
@@ -161,16 +165,19 @@ def _shape_at(window: _Window, column: int, row: int, reach: int) -> _Shape | No
     contrast = cv2.mean(middle)[0] - around
     if contrast < MIN_CONTRAST:
         return None
-    mask = cv2.threshold(part, around + contrast / 2, 1, cv2.THRESH_BINARY)[1]
+    mask = cv2.threshold(part, around + level * contrast, 1, cv2.THRESH_BINARY)[1]
     if not mask[row, column]:
         return None
     area, _, _, (left, top, width, height) = cv2.floodFill(mask, None, (column, row), 2, flags=4)
     touched = left == 0, top == 0, left + width == columns, top + height == rows
     if area < MIN_AREA or any(touch and more for touch, more in zip(touched, window.sides, strict=True)):
         return None
-    mask = mask >> _IN_SHAPE
-    blob = Blob(mask[top : top + height, left : left + width], rows, columns, left, top, width, height, area)
-    return _Shape(blob, mask.astype(np.uint8), contrast)
+    mask = cv2.threshold(mask, 1, 1, cv2.THRESH_BINARY)[1]
+    inside = mask[top : top + height, left : left + width]
+    blob = without_holes(Blob(inside, rows, columns, left, top, width, height, area))
+    if blob.mask is not inside:
+        inside[:] = blob.mask
+    return _Shape(blob, mask, contrast)
 
 
 def _centroid(part: NDArray[np.uint8], shape: _Shape) -> LampCentroid | None:
@@ -178,13 +185,13 @@ def _centroid(part: NDArray[np.uint8], shape: _Shape) -> LampCentroid | None:
     blob = shape.blob
     left, top = max(blob.left - _MARGIN, 0), max(blob.top - _MARGIN, 0)
     near = slice(top, blob.top + blob.height + _MARGIN), slice(left, blob.left + blob.width + _MARGIN)
-    part, mask = part[near], shape.mask[near]
+    whole, part, mask = part, part[near], shape.mask[near]
     bright, dark = cv2.dilate(part, _AROUND_STEP), cv2.erode(part, _AROUND_STEP)
     steps = cv2.subtract(bright, dark)
     inner = cv2.erode(mask, _NEIGHBOURS)
     rim = cv2.subtract(mask, inner)
-    steep = cv2.threshold(steps, MIN_STEP_SHARE * shape.contrast, 1, cv2.THRESH_BINARY)[1]
-    if cv2.countNonZero(cv2.bitwise_and(steep, rim)) < STEEP_OUTLINE_SHARE * cv2.countNonZero(rim):
+    least = MIN_STEP_SHARE * shape.contrast
+    if not (_is_steep(steps, rim, least) or _is_steep_from_afar(whole, near, rim, least, blob.area)):
         return None
     covered = cv2.divide(cv2.subtract(part, dark), steps, dtype=cv2.CV_32F)
     light = inner.astype(np.float32)
@@ -193,6 +200,24 @@ def _centroid(part: NDArray[np.uint8], shape: _Shape) -> LampCentroid | None:
     x_shade, y_shade = _shade_errors(part, inner)
     sigmas = math.hypot(found.x_sigma, x_shade), math.hypot(found.y_sigma, y_shade)
     return LampCentroid(found.x + left, found.y + top, *sigmas)
+
+
+def _is_steep(steps: NDArray[np.uint8], rim: NDArray[np.uint8], least: float) -> bool:
+    """Whether most steps are at least so high where `rim` is not 0."""
+    steep = cv2.threshold(steps, least, 1, cv2.THRESH_BINARY)[1]
+    return cv2.countNonZero(cv2.bitwise_and(steep, rim)) >= STEEP_OUTLINE_SHARE * cv2.countNonZero(rim)
+
+
+def _is_steep_from_afar(
+    part: NDArray[np.uint8], near: tuple[slice, slice], rim: NDArray[np.uint8], least: float, area: int
+) -> bool:
+    """`_is_steep` with steps as wide as a large shape may have; `near`: where `rim` is."""
+    reach = step_reach(area)
+    if 2 * reach + 1 <= _AROUND_STEP.shape[0]:
+        return False
+    around = np.ones((2 * reach + 1,) * 2, np.uint8)
+    steps = cv2.subtract(cv2.dilate(part, around), cv2.erode(part, around))
+    return _is_steep(steps[near], rim, least)
 
 
 def _shade_errors(part: NDArray[np.uint8], inner: NDArray[np.uint8]) -> tuple[float, float]:
