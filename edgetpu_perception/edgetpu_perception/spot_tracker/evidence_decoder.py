@@ -257,13 +257,21 @@ class EvidenceDecoder:
         """The spot at SHADE_SHARE if it has an outline all around and more confidence than `least`."""
         background, contrast = seen.output.background, seen.output.contrast
         clarity = min(ramp(contrast, MIN_CONTRAST, FULL_CONFIDENCE_CONTRAST), MAX_SHADE_CONFIDENCE)
-        if clarity <= least or not clear_thresholds(background, contrast, self._shares):
+        if clarity <= least or not self._may_be_pure(seen):
+            return NO_SPOT
+        if not clear_thresholds(background, contrast, self._shares):
             return NO_SPOT
         spot, blob = self._spot_above(background.level + SHADE_SHARE * contrast, seen, clarity, least)
         # Only the outline of a body in the shade makes a spot of a colour uneven.
         if blob is None or not spot.is_uneven or spot.confidence <= least:
             return NO_SPOT
         return self._placed(spot, blob, seen) or spot
+
+    def _may_be_pure(self, seen: _Image) -> bool:
+        """Whether the peak is not excluded by its purity; it takes less time than measuring a spot."""
+        if not self._is_pure or self._weights is None:
+            return True
+        return purity_of_large_spot(seen.pixels, seen.output.peak, None, self._weights) > 0.0
 
     def _spot_above(
         self, threshold: float, seen: _Image, clarity: float, least: float
