@@ -1,4 +1,4 @@
-"""Accuracy of the spot tracker on shaded balls: white ones, and red ones that touch a glare."""
+"""Accuracy of the spot tracker on shaded balls and bodies: white, next to a glare, and large red ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accuracy.scenes import ball_scenes as scenes
-from accuracy.scenes import photographs
+from accuracy.scenes import body_scenes, photographs
 from accuracy.scenes.ball_scenes import HEIGHT, WIDTH, BallScene
 from edgetpu_perception import SpotTracker
 from measured_figures.row import Row
@@ -20,6 +20,16 @@ GLARE_SIGMAS = (17.0, 60.0)
 
 NEAR_PX = 5.0
 """Largest error that counts as right, px of 320x240: the width of a cell of 64x64."""
+
+NEAR_LARGE_PX = 10.0
+"""The same for large bodies: a quarter of the longer semiaxis of the smallest."""
+
+MOST_WRONG = 3.0
+"""Limit for the percentage of wrong results."""
+
+AMONG_RED = (80.0, 5.0)
+"""Limits for the percentages of right and wrong large bodies in photographs two of which are full of red
+things."""
 
 CLOSE_PX = 1.0
 """Largest error that counts as close, px of 320x240; next to the narrowest glare it has a limit."""
@@ -43,6 +53,10 @@ def measure(open_tracker: OpenTracker, quick: bool = False) -> list[Row]:
             rows += _rows(red, case, drawn, _reddest, 90.0, 90.0 if sigma == GLARE_SIGMAS[0] else None)
         drawn = list(scenes.balls(names, scenes.WHITE, DIMMED, count, 32))
         rows += _rows(open_tracker("white"), f"{label}white ball of real colour", drawn, _whitest, 90.0)
+        large = list(body_scenes.bodies(names, count, 33))
+        reach, most_wrong = AMONG_RED if names is photographs.DEVELOPMENT else (90.0, MOST_WRONG)
+        case = f"{label}large red body"
+        rows += _rows(red, case, large, _reddest, reach, near=NEAR_LARGE_PX, most_wrong=most_wrong)
     return rows
 
 
@@ -53,27 +67,32 @@ def _rows(
     plain: Callable[[NDArray[np.uint8]], NDArray[np.uint8]],
     reach: float,
     close_reach: float | None = None,
+    near: float = NEAR_PX,
+    most_wrong: float = MOST_WRONG,
 ) -> list[Row]:
-    """Rows of one case; `close_reach`: limit for the percentage within CLOSE_PX; None: no limit."""
+    """Rows of one case; `close_reach`: limit for the percentage within CLOSE_PX; None: no limit.
+
+    `near`: largest error that counts as right, px; `reach`, `most_wrong`: limits for the percentages of right
+    and wrong ones.
+    """
     distances = np.array([_distance(tracker, scene) for scene in drawn])
     small, full = (
-        _shares(np.array([_plain_distance(plain, scene, size) for scene in drawn]))
+        _shares(np.array([_plain_distance(plain, scene, size) for scene in drawn]), near)
         for size in ((64, 64), (WIDTH, HEIGHT))
     )
-    right, wrong, close = _shares(distances)
+    right, wrong, close = _shares(distances, near)
     within = f"within {CLOSE_PX:g} px"
     return [
         Row("spot", name, "right", right, "%", reach, "higher", small[0], full_size_baseline=full[0]),
-        Row("spot", name, "wrong", wrong, "%", 3.0, "lower", small[1], full_size_baseline=full[1]),
+        Row("spot", name, "wrong", wrong, "%", most_wrong, "lower", small[1], full_size_baseline=full[1]),
         Row("spot", name, within, close, "%", close_reach, "higher", small[2], full_size_baseline=full[2]),
     ]
 
 
-def _shares(distances: NDArray[np.float64]) -> tuple[float, float, float]:
+def _shares(distances: NDArray[np.float64], near: float) -> tuple[float, float, float]:
     """Percentages of right, wrong and close results; results that are not valid count as none of these."""
     right, wrong, close = (
-        100.0 * float(each.mean())
-        for each in (distances <= NEAR_PX, distances > NEAR_PX, distances <= CLOSE_PX)
+        100.0 * float(each.mean()) for each in (distances <= near, distances > near, distances <= CLOSE_PX)
     )
     return right, wrong, close
 
