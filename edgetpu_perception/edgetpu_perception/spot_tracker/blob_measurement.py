@@ -22,7 +22,7 @@ from edgetpu_perception.spot_tracker.blob import (
 )
 from edgetpu_perception.spot_tracker.camera_lamp import place_blob
 from edgetpu_perception.spot_tracker.evidence_map import EvidenceMap
-from edgetpu_perception.spot_tracker.spot_decoder import CameraPixels, Spot
+from edgetpu_perception.spot_tracker.spot_decoder import NO_SPOT, CameraPixels, Spot
 
 HARD_EDGE_SIGMA = 0.16
 """Standard deviation in cells of the centroid of a disc of radius 1 with cells either inside or outside; it
@@ -105,7 +105,7 @@ Rows: spot, white ball of real colour, right.
 """
 
 STEP_REACH_CELLS = 2
-"""Distance from the outline within which a step is measured, cells. Derived: 3 cells are averaged, and one is
+"""Least distance from the outline within which a step is measured, cells. Derived: 3 cells are averaged, and one is
 on the edge."""
 
 STEP_REACH_RADII = 0.2
@@ -158,7 +158,7 @@ def measure_blob(
 
     `grey`: the model's input, uint8 [H, W], or None for a colour; `threshold`: grey levels; `confidence`: its
     upper limit. It rises with the shape's solidity, over the `solidity_range`, and falls with the distance to
-    the centroid of the outline.
+    the centroid of the outline. Returns NO_SPOT if the shape leaves no confidence.
     """
     evidence, background, contrast, _ = output
     outline, weight, x, y = _weighted_centroid(evidence, blob, threshold)
@@ -170,6 +170,8 @@ def measure_blob(
             solid = solidity(shape, outline)
     radius = math.sqrt(shape.area / math.pi)
     confidence *= ramp(solid, *solidity_range)
+    if confidence == 0.0:
+        return NO_SPOT
     x_offset, y_offset = outline.x - x, outline.y - y
     outline_offset = ramp(-math.hypot(x_offset, y_offset) / (1.0 + radius), *OUTLINE_OFFSET_RADII)
     # A coloured spot is a shaded object; a bright one is a light, and its glow shows its position.
@@ -216,19 +218,7 @@ def has_steep_outline(output: EvidenceMap, blob: Blob, share: float, fall: float
     `share`: height of the step, as a share of the contrast; `fall`: height as a share of the level inside,
     which counts, too, for a side in the shade.
     """
-    if _is_steep(output, blob, share, fall, STEP_REACH_CELLS):
-        return True
-    reach = step_reach(blob.area)
-    return reach > STEP_REACH_CELLS and _is_steep(output, blob, share, fall, reach)
-
-
-def step_reach(area: float) -> int:
-    """How far from its outline, on either side, a step of a shape may begin and end, cells."""
-    return int(STEP_REACH_RADII * math.sqrt(area / math.pi))
-
-
-def _is_steep(output: EvidenceMap, blob: Blob, share: float, fall: float, reach: int) -> bool:
-    """`has_steep_outline` with a step up to `reach` cells from the outline."""
+    reach = max(step_reach(blob.area), STEP_REACH_CELLS)
     rows = slice(max(blob.top - reach, 0), blob.top + blob.height + reach)
     columns = slice(max(blob.left - reach, 0), blob.left + blob.width + reach)
     part, around = output.evidence[rows, columns], np.ones((2 * reach + 1,) * 2, np.uint8)
@@ -244,6 +234,11 @@ def _is_steep(output: EvidenceMap, blob: Blob, share: float, fall: float, reach:
     steps = bright - cv2.erode(part, around)[near][outline]
     steep = steps >= np.minimum(share * output.contrast, fall * (bright - output.background.level))
     return bool(np.count_nonzero(steep) >= STEEP_OUTLINE_SHARE * max(len(steep), 1))
+
+
+def step_reach(area: float) -> int:
+    """How far from its outline, on either side, a step of a shape may begin and end, cells."""
+    return int(STEP_REACH_RADII * math.sqrt(area / math.pi))
 
 
 def _by_outline(shape: Blob, outline: Moments, radius: float, confidence: float) -> Spot:
