@@ -105,8 +105,9 @@ Rows: spot, white ball of real colour, right.
 """
 
 STEP_REACH_CELLS = 2
-"""Least distance from the outline within which a step is measured, cells. Derived: 3 cells are averaged, and one is
-on the edge."""
+"""Least distance from the outline within which a step is measured, cells.
+
+Derived: 3 cells are averaged, and one is on the edge."""
 
 STEP_REACH_RADII = 0.2
 """The same for large shapes, in radii: shade widens an edge in proportion to the shape, not to the cells.
