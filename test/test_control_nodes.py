@@ -32,7 +32,7 @@ PATIENT = {"timeout": 10.0, "angular_acceleration": 500.0, "linear_acceleration"
 INFO = CameraInfo(
     width=640,
     height=480,
-    k=[320.0, 0, 319.5, 0, 320.0, 239.5, 0, 0, 1.0],
+    k=[320.0, 0.0, 319.5, 0.0, 320.0, 239.5, 0.0, 0.0, 1.0],
     distortion_model="plumb_bob",
     d=[0.0] * 5,
 )

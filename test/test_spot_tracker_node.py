@@ -92,7 +92,7 @@ def calibrated(start_tracker: Callable[..., Tracker]) -> Tracker:
 
 def test_camera_info_gives_bearings(calibrated: Tracker, graph: Any) -> None:
     tracker = calibrated
-    info = CameraInfo(width=64, height=64, k=[100.0, 0, 31.5, 0, 50.0, 31.5, 0, 0, 1])
+    info = CameraInfo(width=64, height=64, k=[100.0, 0.0, 31.5, 0.0, 50.0, 31.5, 0.0, 0.0, 1.0])
     results: list[ServoError] = []
 
     def with_bearing() -> bool:
@@ -113,7 +113,7 @@ def test_a_field_of_view_replaces_camera_info(start_tracker: Callable[..., Track
     # 90 degrees over 64 px: the focal length is 32 px.
     expected = math.atan(10 / 32), math.atan(-10 / 32)
     assert (result.bearing_x, result.bearing_y) == pytest.approx(expected, abs=1e-6)
-    info = CameraInfo(width=64, height=64, k=[100.0, 0, 31.5, 0, 50.0, 31.5, 0, 0, 1])
+    info = CameraInfo(width=64, height=64, k=[100.0, 0.0, 31.5, 0.0, 50.0, 31.5, 0.0, 0.0, 1.0])
 
     def calibrated() -> bool:
         tracker.camera_infos.publish(info)
@@ -124,7 +124,7 @@ def test_a_field_of_view_replaces_camera_info(start_tracker: Callable[..., Track
 
 
 def test_images_of_another_size_than_the_camera_are_reported_once(calibrated: Tracker) -> None:
-    info = CameraInfo(width=64, height=64, k=[100.0, 0, 31.5, 0, 50.0, 31.5, 0, 0, 1])
+    info = CameraInfo(width=64, height=64, k=[100.0, 0.0, 31.5, 0.0, 50.0, 31.5, 0.0, 0.0, 1.0])
     calibrated.camera_infos.publish(info)
     while math.isnan(calibrated.show(image_message(14, spot())).bearing_x):
         pass
@@ -142,7 +142,7 @@ def test_two_cameras_on_one_topic_do_not_flood_the_log(
 
     arguments = ["--ros-args", "-p", f"model_dir:={spot_models}"]
     node = SpotTrackerNode(namespace="alternating", cli_args=arguments)
-    matrix = [100.0, 0, 31.5, 0, 50.0, 31.5, 0, 0, 1]
+    matrix = [100.0, 0.0, 31.5, 0.0, 50.0, 31.5, 0.0, 0.0, 1.0]
     for _ in range(3):
         node._on_camera_info(CameraInfo(width=64, height=64))
         node._on_camera_info(CameraInfo(width=64, height=64, k=matrix))
@@ -161,7 +161,7 @@ def test_a_camera_without_calibration_is_reported_as_that(calibrated: Tracker) -
 
 
 def test_a_calibration_for_images_of_another_size_is_a_warning(calibrated: Tracker) -> None:
-    info = CameraInfo(width=64, height=64, k=[100.0, 0, 31.5, 0, 50.0, 31.5, 0, 0, 1])
+    info = CameraInfo(width=64, height=64, k=[100.0, 0.0, 31.5, 0.0, 50.0, 31.5, 0.0, 0.0, 1.0])
     calibrated.camera_infos.publish(info)
     while math.isnan(calibrated.show(image_message(30, spot())).bearing_x):
         pass

@@ -15,6 +15,7 @@ from edgetpu_perception.visual_compass.alignment_records import Growth, View
 from edgetpu_perception.visual_compass.compass_features import FeatureGrid
 from edgetpu_perception.visual_compass.keyframes import Keyframe, Keyframes
 from edgetpu_perception.visual_compass.loop_closure import LoopClosure
+from edgetpu_perception.visual_compass.moving_objects.expected_motion import ExpectedMotion
 from edgetpu_perception.visual_compass.moving_objects.undetected_object import NO_PULL, AddedPull
 from edgetpu_perception.visual_compass.orientation_estimator import OrientationEstimator
 from edgetpu_perception.visual_compass.orientation_tracker_state import Pose
@@ -130,9 +131,7 @@ def test_a_pulled_heading_may_be_corrected_as_far_as_it_was_pulled(pull: float, 
     for each in (first, astray):
         keyframes.add(each)
     found = Pose(2.0, astray.orientation, astray, np.zeros(3), np.zeros((3, aligner.blocks)), 1.0)
-    pose = LoopClosure(aligner, estimator, keyframes, RollingShutter(aligner)).return_to(
-        first, view, found, None
-    )
+    pose = loop_closure(aligner, estimator, keyframes).return_to(first, view, found, None)
     assert (pose is not None) == returns
     if pose is not None:
         assert to_vector(pose.orientation) == pytest.approx(np.zeros(3), abs=1e-3)
@@ -152,10 +151,15 @@ def test_a_place_that_the_camera_has_left_is_not_returned_to(
         aligner.align(known.key, view, np.eye(3)), growth=Growth(np.zeros(aligner.blocks), growth, 0.0, 0.0)
     )
     monkeypatch.setattr(aligner, "align", lambda *_: alignment)
-    pose = LoopClosure(aligner, estimator, keyframes, RollingShutter(aligner)).return_to(
-        known, view, found, None
-    )
+    pose = loop_closure(aligner, estimator, keyframes).return_to(known, view, found, None)
     assert (pose is not None) == returns
+
+
+def loop_closure(
+    aligner: RotationAligner, estimator: OrientationEstimator, keyframes: Keyframes
+) -> LoopClosure:
+    expected = ExpectedMotion(aligner, UP, estimator.foreground)
+    return LoopClosure(aligner, estimator, keyframes, RollingShutter(aligner), expected)
 
 
 def waves() -> View:
