@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -73,9 +74,13 @@ class TestNetwork:
     def test_ends_at_its_ranges(self) -> None:
         assert tiny()([[1e9, 0.0]]).tolist() == [[7.5]]
 
-    def test_comes_back_from_its_file(self, tmp_path: Path, learned: Network) -> None:
-        learned.save(tmp_path / "policy.npz")
-        found = load_network(tmp_path / "policy.npz")
+    @pytest.mark.parametrize("kind", [str, Path])
+    def test_comes_back_from_its_file(
+        self, tmp_path: Path, learned: Network, kind: Callable[[Path], str | Path]
+    ) -> None:
+        path = kind(tmp_path / "policy.npz")
+        learned.save(path)
+        found = load_network(path)
         assert found.sizes == (3, 32, 32, 2)
         assert np.allclose(found(states(50)), learned(states(50)), atol=1e-4)
 

@@ -139,7 +139,7 @@ class Network:
             found.append(sums if number == len(self.layers) else np.maximum(sums, 0.0))
         return found
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the network to an .npz file; ArchiveError if it cannot be written."""
         sizes = np.array(self.sizes, np.int64)
         # Not the ranges: those of a quantity that hardly changes end at the same float32.
@@ -147,7 +147,7 @@ class Network:
             name: each.astype(np.float32) if name.startswith(("weights_", "bias_")) else each
             for name, each in self._arrays().items()
         }
-        npz_archive.save(path, _KIND, {"sizes": sizes, **arrays})
+        npz_archive.save(Path(path), _KIND, {"sizes": sizes, **arrays})
 
     def _arrays(self) -> dict[str, Array]:
         arrays = {
@@ -162,8 +162,9 @@ class Network:
         return arrays
 
 
-def load_network(path: Path) -> Network:
+def load_network(path: str | Path) -> Network:
     """Read a network that was saved; InputError, with the reason, for anything else."""
+    path = Path(path)
     try:
         count = npz_archive.load(path, _KIND, ("sizes",))["sizes"].size - 1
         if not 1 <= count <= MOST_LAYERS:
