@@ -20,6 +20,8 @@ from edgetpu_control.nodes import velocity_publisher
 from edgetpu_control.nodes.control_node import ControlNode
 from edgetpu_control.nodes.policy_node import PolicyNode
 from edgetpu_control.velocity import STANDSTILL, Velocity
+from edgetpu_driver.errors import UnavailableError
+from edgetpu_driver.node_kit.clients.client_state import ClientClosedError
 from edgetpu_msgs.msg import ServoError
 
 
@@ -139,6 +141,21 @@ def test_a_node_whose_robot_stands_ends_without_a_word(
     node.on_stop()
     node.destroy_node()
     assert events == []
+
+
+def test_a_request_under_way_at_the_end_is_no_failure(
+    graph: Any,  # noqa: ARG001 - rclpy runs
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    node = MovingByANetwork()
+    node.fail(ClientClosedError("the client is closed"))
+    assert node.counters.failed == 0
+    node.fail(UnavailableError("no answer from /edgetpu"))
+    assert node.counters.failed == 1
+    node.destroy_node()
+    log = capfd.readouterr().err
+    assert "no command: no answer from /edgetpu" in log
+    assert "the client is closed" not in log
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

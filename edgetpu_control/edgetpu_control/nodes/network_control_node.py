@@ -30,6 +30,7 @@ from edgetpu_control.velocity_follower import VelocityFollower
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.clients.client_state import ClientClosedError
 from edgetpu_driver.node_kit.clients.driver_choice import DRIVER_SETTING
 from edgetpu_driver.node_kit.dense_graph_files import MODEL_DIR
 from edgetpu_driver.node_kit.executor.steady_timers import create_graph_timer
@@ -229,6 +230,8 @@ class NetworkControlNode(BaseNode):
 
     def fail(self, error: Exception | None) -> None:
         """Count a request that the driver refused or did not answer; log it."""
+        if isinstance(error, ClientClosedError):  # the node ends, or its network was removed
+            return
         self.counters.failed += 1
         self.get_logger().warning(f"no command: {error}", throttle_duration_sec=5.0)
 
