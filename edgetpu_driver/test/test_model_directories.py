@@ -66,6 +66,16 @@ def test_a_model_that_does_not_exist_is_not_found(unusable: str, good: Path) -> 
         files.find("other")
 
 
+@pytest.mark.parametrize(("count", "more"), [(9, ""), (10, " and more")])
+def test_ten_models_are_listed_and_the_others_mentioned(good: Path, count: int, more: str) -> None:
+    for number in range(count):
+        (good / f"network_{number:03d}.tflite").write_bytes(b"graph")
+    names = sorted(path.stem for path in good.glob("*.tflite"))[:10]
+    with pytest.raises(ModelNotFoundError) as raised:
+        ModelDirectories([good], compiled=False, uncompiled=True).find("other")
+    assert str(raised.value) == f"no other.tflite in {good}; there are {', '.join(names)}{more}"
+
+
 def test_a_wrong_name_is_compared_with_the_hundred_likeliest_files(
     good: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,8 @@ _LONGEST_PATH = 4096
 _MOST_COMPARED = 100
 """For the error about a name that was not found: most names, those that begin like it, with which it is
 compared, and most files that are examined. Each takes 0.6 ms."""
+_MOST_LISTED = 10
+"""Most names listed in that error. Uncritical."""
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors of the operating system that are not caused by a directory."""
 _MOST_KNOWN_FILES = 10_000
@@ -293,9 +295,10 @@ class ModelDirectories:
         meant = list(islice(usable(near), 3))
         if meant:
             return f"did you mean {' or '.join(meant)}?"
-        present = list(islice(usable(stems[:_MOST_COMPARED]), 10))
+        present = list(islice(usable(stems[:_MOST_COMPARED]), _MOST_LISTED + 1))
         if present:
-            return f"there are {', '.join(present)}"
+            more = " and more" if len(present) > _MOST_LISTED else ""
+            return f"there are {', '.join(present[:_MOST_LISTED])}{more}"
         if len(stems) <= _MOST_COMPARED:
             return "there are no models"
         return f"of the {len(stems)} models there, the first {_MOST_COMPARED} cannot be loaded here"
