@@ -75,6 +75,16 @@ def test_a_changed_parameter_counts_more() -> None:
     assert node.log == [f"INFO {state.path} is not used: it is for other values of color"]
 
 
+def test_only_the_parameters_that_have_changed_are_named() -> None:
+    names = ("color", "model", "hue")
+    node = FakeNode(color="red", model="spot", hue=1.0)
+    PersistentState(node, *names).save({"color": "blue"})  # type: ignore[arg-type]
+    node = FakeNode(color="red", model="bright", hue=2.0)
+    state = PersistentState(node, *names)  # type: ignore[arg-type]
+    assert state.load() == {}
+    assert node.log == [f"INFO {state.path} is not used: it is for other values of model, hue"]
+
+
 def test_nothing_is_kept_when_it_is_turned_off() -> None:
     kept()[0].save({"color": "blue"})
     state, node = kept(keep_state=False)

@@ -56,8 +56,11 @@ class PersistentState:
             self.ignore(error)
             return {}
         if state["parameters"] != self._parameters:
-            names = ", ".join(self._parameters)
-            self._node.get_logger().info(f"{self.path} is not used: it is for other values of {names}")
+            saved = state["parameters"]
+            names = [name for name, value in self._parameters.items() if saved.get(name) != value]
+            self._node.get_logger().info(
+                f"{self.path} is not used: it is for other values of {', '.join(names or self._parameters)}"
+            )
             return {}
         return dict(state["values"])
 
