@@ -46,7 +46,7 @@ def test_results_that_do_not_arrive_are_reported_and_so_is_their_return(
 ) -> None:
     running(HeadingHoldNode, "unled")
     topic = "/unled/visual_compass/heading"
-    silence = f"no results on {topic} for 0 s (0 before); it has no publisher"
+    silence = f"no results on {topic} for 0 s (none before that); it has no publisher"
     graph.spin_until(lambda: silence in [log.msg for log in logs])
     monkeypatch.setattr(silent_topic, "SILENCE", math.inf)
     headings = graph.node.create_publisher(Heading, topic, 1)
@@ -64,6 +64,6 @@ def test_a_policy_names_the_parameter_and_the_topic_that_it_waits_for(
     running(PolicyNode, "untaught")
     expected = {
         "no network yet: set parameter policy to its file, .npz",
-        "no observations on /untaught/observation for 0 s (0 before); it has no publisher",
+        "no observations on /untaught/observation for 0 s (none before that); it has no publisher",
     }
     graph.spin_until(lambda: expected <= {log.msg for log in logs})

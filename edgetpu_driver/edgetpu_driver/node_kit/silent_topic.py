@@ -49,7 +49,7 @@ class SilentTopic:
             self._reported = True
             self._node.get_logger().warning(
                 f"no {self._subject} on {self._topic} for {SILENCE:.0f} s "
-                f"({self.received} before){self._reason()}"
+                f"({self.received or 'none'} before that){self._reason()}"
             )
 
     def _expects_more(self) -> bool:
