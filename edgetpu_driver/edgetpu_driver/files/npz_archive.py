@@ -109,7 +109,7 @@ def _read(
         raise ArchiveError(f"{file}: expected at most {MOST_MEMBERS} arrays; got {entries}")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
-        found = str(_array(archive, members[KIND])) if KIND in members else "no kind"
+        found = str(_array(archive, members[KIND])) if KIND in members else "another .npz file"
         missing = [name for name in names if name not in members]
         if found != kind or missing:
             raise ArchiveError(
