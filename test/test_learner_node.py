@@ -197,7 +197,10 @@ def test_examples_remain_those_of_their_model_while_it_is_not_loaded(school: Lea
     ("fields", "reason"),
     [
         ({"label": "unknown"}, "a label other than 'unknown'"),
-        ({"label": "sea", "folder": "../secrets"}, "letters, digits, _ and -; got '../secrets'"),
+        (
+            {"label": "sea", "folder": "../secrets"},
+            "expected the name of a folder, 1 to 100 letters, digits, _ and -; got '../secrets'",
+        ),
         ({"label": "sea", "folder": "none"}, "cannot read the folder"),
         ({"label": "sea", "images": 2000}, "at most 1000 images"),
     ],

@@ -27,14 +27,15 @@ def directory_setting(what: str) -> Setting:
     )
 
 
-def named_file(directory: str, what: str, name: str) -> Path:
+def named_file(directory: str, what: str, name: str, kind: str = "file") -> Path:
     """Path of a file of that name; InputError for a bad name.
 
-    directory: value of the parameter. what: what such files hold, as in `directory_setting`.
+    directory: value of the parameter. what: what such files hold, as in `directory_setting`. kind: the
+    word for it in the error.
     """
     if not _FILE_NAME.fullmatch(name):
         raise InputError(
-            f"expected the name of a file, 1 to 100 letters, digits, _ and -; got {name[:100]!r}"
+            f"expected the name of a {kind}, 1 to 100 letters, digits, _ and -; got {name[:100]!r}"
         )
     parent = user_path(directory) if directory else edgetpu_home() / what
     return parent / f"{name}.npz"

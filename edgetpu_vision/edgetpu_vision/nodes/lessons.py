@@ -102,7 +102,7 @@ class Lessons:
         if missing := self._missing():
             raise UnavailableError(missing)
         values = self._node.values
-        path = named_file(values["pictures_directory"], "pictures", name).with_suffix("")
+        path = named_file(values["pictures_directory"], "pictures", name, "folder").with_suffix("")
 
         def taught(result: Sequence[NDArray[np.float32]] | EdgeTpuError) -> None:
             self._folders.remove(lesson)
