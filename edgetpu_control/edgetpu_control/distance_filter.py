@@ -103,6 +103,8 @@ class DistanceFilter:
             return 0.0
         rate, rate_sigma = contact.expansion_rate, contact.expansion_rate_sigma
         if not contact.approaching:
+            if rate + GATE * rate_sigma <= 0:  # it recedes: the robot does not drive at this speed
+                return 0.0
             slowest = max(speed - GATE * error, 0.0)
             free = slowest / max(rate + GATE * rate_sigma, 1e-9) - driven
             self._forget_if_beyond(free)

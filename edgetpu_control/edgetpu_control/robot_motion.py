@@ -43,15 +43,21 @@ class RobotMotion:
         since, before = self._braking.latest
         if since == measured_at:  # when it did not brake yet
             since = now
-        braked = before.linear - deceleration * max(now - since, 0.0)
+        braked = deceleration * max(now - since, 0.0)
+        linear = velocity.linear
+        if before.linear > 0:
+            linear = max(linear, before.linear - braked)
+        elif before.linear < 0:  # it brakes before it drives forward
+            linear = min(linear, before.linear + braked)
         self._prompt.add(now, velocity)
-        self._braking.add(now, replace(velocity, linear=max(velocity.linear, braked)))
+        self._braking.add(now, replace(velocity, linear=linear))
 
     def speed(self, since: float, until: float) -> tuple[float, float]:
         """Return the speed between two times in m/s, and its standard deviation."""
-        before = self._braking.at(since - self._lag).linear
-        after = self._prompt.at(until).linear
-        return (before + after) / 2, abs(before - after) / _WIDTH_IN_SIGMAS
+        # Of all velocities in between: a robot that brakes and speeds up again is slower than at both ends.
+        ranges = [each.linear_range(since - self._lag, until) for each in (self._prompt, self._braking)]
+        least, greatest = min(low for low, _ in ranges), max(high for _, high in ranges)
+        return (least + greatest) / 2, (greatest - least) / _WIDTH_IN_SIGMAS
 
     def driven(self, since: float, until: float) -> tuple[float, float]:
         """Return the distance driven between two times in m, and its standard deviation."""

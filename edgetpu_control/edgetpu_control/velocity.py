@@ -54,6 +54,12 @@ class VelocityHistory:
         """Return the velocity at this time; standstill before the first one."""
         return next((velocity for start, velocity in reversed(self._entries) if start <= time), STANDSTILL)
 
+    def linear_range(self, since: float, until: float) -> tuple[float, float]:
+        """Return the least and the greatest linear velocity between two times in s."""
+        found = [self.at(since).linear, self.at(until).linear]
+        found += (velocity.linear for start, velocity in self._entries if since < start <= until)
+        return min(found), max(found)
+
     def travelled(self, since: float, until: float) -> Velocity:
         """Return the integral of both velocities: m driven and rad turned."""
         linear = angular = 0.0

@@ -164,6 +164,12 @@ class TestAStoppedRobot:
         assert guard.command(1.0) == Velocity(0.0, 0.25)
         assert guard.restriction is Restriction.APPROACHED
 
+    def test_does_not_take_a_wall_that_recedes_for_a_free_way(self, guard: ContactGuard) -> None:
+        guard.drive(Velocity(0.5), 2.0)  # of wheels that slip
+        guard.measure(Contact(-0.5, 0.01, approaching=False), 2.5, 2.5)
+        assert guard.command(2.5) == Velocity(0.0, 0.25)
+        assert guard.restriction is Restriction.DISTANCE
+
     def test_is_not_held_by_what_is_slow_to_come_nearer(self) -> None:
         guard = ContactGuard(SETTINGS, LIMITS, TIMEOUT)
         guard.measure(Contact(0.4, 0.05, approaching=True), 1.0, 1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -29,6 +29,8 @@ class Robot:
     window: float = 0.0
     """s over which a growth is measured."""
     odometry: bool = False
+    backs: float = 0.0
+    """m/s at which it backs off the wall from 6 s to 7 s, before it drives at it again."""
 
 
 STEP = 0.01
@@ -63,22 +65,24 @@ def drive_at_a_wall(
             while on_the_way[0][0] < now - 0.1:
                 stamp, contact = on_the_way.popleft()
                 guard.measure(contact, stamp, now)
-            guard.ask(Velocity(speed), now)
+            backs = robot.backs and 6.0 <= now < 7.0
+            guard.ask(Velocity(-robot.backs if backs else speed), now)
             command = guard.command(now)
             assert command is not None
             if not robot.odometry:
                 guard.follow(command, now)
         commands.append(command.linear)
-        velocity += max(-robot.braking * STEP, min(2.0 * STEP, commands.popleft() - velocity))
+        faster = robot.braking if velocity < 0 else 2.0
+        velocity += max(-robot.braking * STEP, min(faster * STEP, commands.popleft() - velocity))
         speeds.append(velocity)
         distance -= velocity * STEP
-        if tick > 300 and velocity <= 0 and command.linear == 0:
+        if tick > (800 if robot.backs else 300) and velocity <= 0 and command.linear == 0:
             break
     return distance
 
 
 def _growth(rate: float, noise: float, random: np.random.Generator) -> Contact:
-    sigma = noise * (0.03 * rate + 0.01)
+    sigma = noise * (0.03 * abs(rate) + 0.01)
     seen = rate + sigma * random.standard_normal()
     return Contact(seen, sigma, seen > max(0.15, 5 * sigma))
 
@@ -111,6 +115,12 @@ class TestDrivingAtAWall:
     def test_from_rest_close_to_it_ends_before_it(self, distance: float, robot: Robot) -> None:
         gaps = [drive_at_a_wall(1.0, robot, seed, distance=distance) for seed in range(SEEDS)]
         assert min(gaps) > min(0.25, distance - 0.25)
+
+    @pytest.mark.parametrize("backs", [0.1, 0.2, 0.3, 0.5])
+    @pytest.mark.parametrize("robot", [Robot(window=0.2), Robot(lag=0.2, window=0.2)], ids=str)
+    def test_again_after_it_has_backed_off_ends_before_it(self, backs: float, robot: Robot) -> None:
+        robot = replace(robot, backs=backs)
+        assert min(drive_at_a_wall(0.9, robot, seed, distance=1.5) for seed in range(SEEDS)) > 0.15
 
     def test_at_1_m_s_without_a_guard_would_hit_it(self) -> None:
         assert drive_at_a_wall(1.0, Robot(), 0, gap=-100.0, blind_speed=1.0) < 0
