@@ -27,6 +27,12 @@ def test_only_what_a_user_has_to_change_is_an_error(
     assert (status.level, status.message) == (level, message)
 
 
+@pytest.mark.parametrize(("needs_user", "message"), [(False, "slow; no images"), (True, "slow")])
+def test_silence_is_not_mentioned_next_to_an_error(needs_user: bool, message: str) -> None:
+    diagnostic = CounterDiagnostic("tracker", "images")
+    assert diagnostic.status(Counters(), ["slow"], needs_user=needs_user).message == message
+
+
 def test_malformed_messages_are_told_with_what_was_wrong_with_the_last_one() -> None:
     diagnostic = CounterDiagnostic("tracker", "images")
     fault = "expected a step of at least 640; got 320"

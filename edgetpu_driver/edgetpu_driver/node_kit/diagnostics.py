@@ -68,11 +68,12 @@ class CounterDiagnostic:
     ) -> DiagnosticStatus:
         """Warn of `problems`, of silence and of what was lost since the last call; list all counters.
 
-        needs_user: whether a problem is an error, which remains until a user changes something.
+        needs_user: whether a problem is an error, which remains until a user changes something. Silence is
+        not mentioned then.
         """
         subject, last, self._last = self._subject, self._last, replace(counters)
         lines = list(problems)
-        if counters.received == last.received:
+        if counters.received == last.received and not needs_user:
             lines.append(f"no {subject}")
         for count, what in (
             (
