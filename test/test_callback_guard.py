@@ -17,6 +17,7 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 from rcl_interfaces.msg import Parameter, ParameterValue  # noqa: E402
 from rcl_interfaces.srv import GetParameters, SetParameters, SetParametersAtomically  # noqa: E402
 from rclpy.executors import SingleThreadedExecutor  # noqa: E402
+from rclpy.parameter import Parameter as SetParameter  # noqa: E402
 from std_msgs.msg import String  # noqa: E402
 from std_srvs.srv import Trigger  # noqa: E402
 
@@ -286,6 +287,15 @@ def test_a_default_that_no_message_can_hold_ends_the_start_with_a_reason(bench: 
 
     with pytest.raises(FatalError, match=r"'directory': expected a default in UTF-8 \(check \$ROS_HOME\)"):
         Homeless("homeless", context=bench.context)
+
+
+def test_a_single_value_for_a_list_ends_the_start_with_how_to_write_a_list(bench: Bench) -> None:
+    class Listing(BaseNode):
+        settings = (Setting("devices", [], "Devices."),)
+
+    overrides = [SetParameter("devices", value="all")]
+    with pytest.raises(FatalError, match=r"'devices'.*\(lists are written in brackets: '\[a, b\]'\)$"):
+        Listing("listing", context=bench.context, parameter_overrides=overrides)
 
 
 def _parameter(name: str, kind: int = 3, value: float = 2.0) -> Parameter:

@@ -150,7 +150,8 @@ def _declare(node: Node, setting: Setting) -> Any:
     try:
         parameter = node.declare_parameter(setting.name, default, setting.descriptor())
     except ParameterException as error:
-        raise FatalError(str(error)) from None
+        hint = " (lists are written in brackets: '[a, b]')" if isinstance(default, list) else ""
+        raise FatalError(f"{error}{hint}") from None
     except UnicodeEncodeError:
         raise FatalError(
             f"parameter '{setting.name}': expected a default in UTF-8 (check $ROS_HOME); got {default!r}"
