@@ -350,7 +350,7 @@ def test_diagnostics_tell_what_was_skipped(bench: Bench) -> None:
     bench.node.counters.errors = 1
     assert (
         bench.node.diagnostic().message
-        == "no messages; 2 unreadable messages or requests; 1 unexpected errors"
+        == "no messages; 2 unreadable messages or requests; 1 unexpected error"
     )
     assert bench.node.diagnostic().message == "no messages"
 

@@ -40,3 +40,24 @@ def test_malformed_messages_are_told_with_what_was_wrong_with_the_last_one() -> 
     status = diagnostic.status(counters, [])
     assert status.message == f"2 malformed images, the last: {fault}"
     assert diagnostic.status(Counters(received=6, malformed=2, last_malformed=fault), []).message == "ok"
+
+
+@pytest.mark.parametrize(
+    ("count", "message"),
+    [
+        (
+            1,
+            "1 malformed image: too short; 1 failed inference; 1 dropped image; "
+            "1 unreadable message or request; 1 unexpected error",
+        ),
+        (
+            2,
+            "2 malformed images, the last: too short; 2 failed inferences; 2 dropped images; "
+            "2 unreadable messages or requests; 2 unexpected errors",
+        ),
+    ],
+)
+def test_what_was_lost_is_counted(count: int, message: str) -> None:
+    lost = dict.fromkeys(("malformed", "failed", "dropped", "unreadable", "errors"), count)
+    counters = Counters(received=5, last_malformed="too short", **lost)
+    assert CounterDiagnostic("tracker", "images").status(counters, []).message == message

@@ -9,7 +9,7 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
 
 from edgetpu_driver.node_kit.executor.steady_timers import create_steady_timer
-from edgetpu_driver.node_kit.printable_text import one_line
+from edgetpu_driver.node_kit.printable_text import counted, one_line
 
 DIAGNOSTICS_PERIOD = 1.0
 """Period of /diagnostics, s; REP-107 asks for 1 Hz."""
@@ -75,16 +75,14 @@ class CounterDiagnostic:
         lines = list(problems)
         if counters.received == last.received and not needs_user:
             lines.append(f"no {subject}")
-        for count, what in (
-            (
-                counters.malformed - last.malformed,
-                f"malformed {subject}, the last: {counters.last_malformed}",
-            ),
-            (counters.failed - last.failed, "failed inferences"),
-            (counters.dropped - last.dropped, f"dropped {subject}"),
-        ):
-            if count:
-                lines.append(f"{count} {what}")
+        noun = subject.removesuffix("s")
+        if count := counters.malformed - last.malformed:
+            the_last = ", the last" if count > 1 else ""
+            lines.append(f"{counted(count, f'malformed {noun}')}{the_last}: {counters.last_malformed}")
+        if count := counters.failed - last.failed:
+            lines.append(counted(count, "failed inference"))
+        if count := counters.dropped - last.dropped:
+            lines.append(counted(count, f"dropped {noun}"))
         lines += self._failures.lines(counters)
         level = DiagnosticStatus.WARN if lines else DiagnosticStatus.OK
         return DiagnosticStatus(
@@ -108,11 +106,16 @@ class FailureDiagnostic:
     def lines(self, counters: Counters) -> list[str]:
         """Return the events since the last call, a line each."""
         last, self._last = self._last, replace(counters)
-        changes = (
-            (counters.unreadable - last.unreadable, "unreadable messages or requests"),
-            (counters.errors - last.errors, "unexpected errors"),
-        )
-        return [f"{count} {what}" for count, what in changes if count]
+        lines = []
+        if count := counters.unreadable - last.unreadable:
+            lines.append(
+                "1 unreadable message or request"
+                if count == 1
+                else f"{count} unreadable messages or requests"
+            )
+        if count := counters.errors - last.errors:
+            lines.append(counted(count, "unexpected error"))
+        return lines
 
     def values(self, counters: Counters) -> list[KeyValue]:
         """Return the numbers since the node started."""
