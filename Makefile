@@ -14,6 +14,7 @@ MODEL ?=
 LABELS ?=
 RATE ?= max
 HFOV ?= 90
+PARAMS ?=
 
 RUN := tools/run.sh
 
@@ -54,8 +55,8 @@ help: ## list the commands
 setup: ## install what is needed and build the packages (every command below does it)
 	@tools/setup.sh
 
-demo: setup ## replay a rendered scene, or BAG=path TOPIC=/t, through the live graph (BACKEND=, NODES=, MODEL=, LABELS=, RATE=, HFOV=)
-	@$(RUN) python3 -m demo --backend "$(BACKEND)" --rate "$(RATE)" --hfov "$(HFOV)" $(if $(NODES),--nodes "$(NODES)") $(if $(MODEL),--model "$(MODEL)") $(if $(LABELS),--labels "$(LABELS)") $(if $(BAG),--bag "$(BAG)") $(if $(TOPIC),--topic "$(TOPIC)")
+demo: setup ## replay a rendered scene, or BAG=path TOPIC=/t, through the live graph (BACKEND=, NODES=, MODEL=, LABELS=, PARAMS=, RATE=, HFOV=)
+	@$(RUN) python3 -m demo --backend "$(BACKEND)" --rate "$(RATE)" --hfov "$(HFOV)" $(if $(NODES),--nodes "$(NODES)") $(if $(MODEL),--model "$(MODEL)") $(if $(LABELS),--labels "$(LABELS)") $(if $(PARAMS),--params-file "$(PARAMS)") $(if $(BAG),--bag "$(BAG)") $(if $(TOPIC),--topic "$(TOPIC)")
 
 test: lint types pytest ## run every check and test
 
