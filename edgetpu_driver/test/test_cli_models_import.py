@@ -115,6 +115,7 @@ def test_a_graph_of_an_installed_package_is_recognised_by_its_name_and_bytes(
     _, models = take_over(capsys, source, tmp_path / "models")
     assert (models["wings_1"]["kind"], models["wings_1"]["use"]) == ("own", "flying")
     assert (models["wings_2"]["kind"], models["nose"]["kind"]) == ("other", "other")
+    assert models["nose"]["use"] == "a vision node, if one suits its outputs; ~/invoke; edgetpu run"
 
 
 @pytest.mark.parametrize(

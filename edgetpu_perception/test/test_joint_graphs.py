@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import combinations
 from pathlib import Path
 
@@ -10,12 +11,13 @@ import pytest
 
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.backends.virtual import pack_for_virtual_stick
+from edgetpu_driver.cli.main import main
 from edgetpu_driver.errors import ModelNameError, ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain.catalogue_recognition import is_of_catalogue
 from edgetpu_driver.toolchain.graph_family import joint_name
 from edgetpu_driver.toolchain.joint_graphs import HeadOutputs, build_joint_graph, head_name
-from edgetpu_perception.graphs.families import build
+from edgetpu_perception.graphs.families import FAMILIES, build
 
 HEADS = ("features1_64x64", "looming_64x64", "pattern_64x64_16x16", "spot_bright_64x64")
 SUBSETS = [heads for count in range(2, len(HEADS) + 1) for heads in combinations(HEADS, count)]
@@ -52,6 +54,19 @@ def test_heads_give_what_the_single_graphs_give_bit_for_bit(heads: tuple[str, ..
         for name, expected in single.run(inputs).items():
             assert found[name].dtype == expected.dtype
             assert np.array_equal(found[name], expected), head
+
+
+def test_import_names_the_uses_of_the_heads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = joint_name(("looming_64x64", "spot_bright_64x64"))
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / f"{name}.tflite").write_bytes(build(name))
+    arguments = ["models", "import", str(source), "--output", str(tmp_path / "models"), "--json"]
+    assert main(arguments) == 0
+    (found,) = json.loads(capsys.readouterr().out)["models"]
+    purposes = {each.form.partition("_<")[0]: each.purpose for each in FAMILIES}
+    assert found["kind"] == "own"
+    assert found["use"] == f"{purposes['looming']}; {purposes['spot_bright']}"
 
 
 def test_the_graphs_of_five_eyes_take_at_most_900_us_on_usb_3() -> None:

@@ -36,7 +36,7 @@ SPOT_COLOR = Kind(
 LOOMING = Kind("looming", "looming: edge energy in zones, without a time to contact")
 GABOR = Kind("gabor", "optical_flow and visual_compass: Gabor features")
 PATTERN = Kind("pattern", "pattern_tracker: two coordinates of a template, which can be replaced at run time")
-OTHER = Kind("other", "~/invoke and edgetpu run")
+OTHER = Kind("other", "a vision node, if one suits its outputs; ~/invoke; edgetpu run")
 
 # Keys particular to the sidecar of each kind, and the required image description; the first match counts.
 _MARKS = (

@@ -18,7 +18,7 @@ from edgetpu_driver.files.compiled_file_names import COMPILED_SUFFIX, is_file, p
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.toolchain.edgetpu_compiler import PROGRAM
 from edgetpu_driver.toolchain.graph_catalogue import catalogue
-from edgetpu_driver.toolchain.graph_family import GraphFamily, build_graph
+from edgetpu_driver.toolchain.graph_family import build_graph, head_names
 from edgetpu_driver.toolchain.model_recognition import OTHER, Kind, parse_sidecar, recognise
 from edgetpu_driver.toolchain.retargeting.compiled_sources import retargeting_remark
 
@@ -118,17 +118,14 @@ def examine(files: FilesOfModel, contents: Mapping[str, bytes]) -> Examination:
 
 def _own_kind(name: str, graph: bytes) -> Kind | None:
     """The graph that `edgetpu models build` makes for that name; None for any other name."""
-    for family in catalogue().families:
-        if family.pattern.fullmatch(name) and _builds(family, name) == graph:
-            return Kind("own", family.purpose)
-    return None
-
-
-def _builds(family: GraphFamily, name: str) -> bytes | None:
+    families = catalogue().families
     try:
-        return build_graph(name, [family])
+        if build_graph(name, families) != graph:
+            return None
     except ModelNameError:
         return None
+    uses = [each.purpose for head in head_names(name) for each in families if each.pattern.fullmatch(head)]
+    return Kind("own", "; ".join(dict.fromkeys(uses)))
 
 
 def _cpu_operators(plan: ModelPlan) -> tuple[str, ...]:
