@@ -318,7 +318,7 @@ def test_a_plain_graph_that_the_virtual_stick_cannot_have_runs_on_the_cpu_and_sa
     image.write_bytes(bytes(513 * 513 * 3))
     assert main(["run", str(path), "--input", str(image), "--backend", "virtual"]) == 0
     output = capsys.readouterr().out
-    assert output.startswith("nothing of deeplabv3_mnv2_pascal_quant runs on the virtual stick: expected")
+    assert output.startswith("all of it runs on the CPU, nothing on the virtual stick: expected")
     assert "ArgMax  int64  1x513x513" in output
 
 

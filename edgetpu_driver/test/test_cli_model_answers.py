@@ -47,7 +47,7 @@ def test_benchmark_says_if_the_stick_has_no_part_in_it(
     path.write_bytes(write_model("float", tensors, [OperatorRecord("ABS", 1, (0,), (1,))], [0], [1]))
     assert main(["benchmark", str(path), "--backend", "virtual", "--runs", "2"]) == 0
     output = capsys.readouterr().out
-    assert output.startswith("nothing of float runs on the virtual stick: ")
+    assert output.startswith("all of it runs on the CPU, nothing on the virtual stick: ")
     assert "uploaded" not in output
 
 

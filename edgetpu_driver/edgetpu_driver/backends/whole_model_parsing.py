@@ -100,7 +100,9 @@ def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> Parsed
         steps.append(step if packed is None else packed[0])
     if not parts:
         reason = refusals[0] if refusals else "it has no operators for it"
-        return ParsedPlan(plan, parts, f"nothing of {plan.name} runs on the {backend.name} stick: {reason}")
+        return ParsedPlan(
+            plan, parts, f"all of it runs on the CPU, nothing on the {backend.name} stick: {reason}"
+        )
     written = [part.source.remark for part in parts.values() if part.source.remark]
     remark = f"its program is generated without edgetpu_compiler: {written[0]}" if written else ""
     return ParsedPlan(replace(plan, steps=tuple(steps)), parts, remark)
