@@ -77,6 +77,17 @@ class TestWeights:
         ):
             whole_model_host.set_weights("parts", WeightRequest(np.zeros((8, 8), np.float32)))
 
+    def test_a_model_on_the_cpu_has_none_that_can_be_set(
+        self, whole_model_host: ModelHost, whole_models: Path
+    ) -> None:
+        (whole_models / "cell.tflite").write_bytes(recurrent_cell())
+        whole_model_host.load("cell")
+        with pytest.raises(ModelUnsupportedError) as raised:
+            whole_model_host.set_weights("cell", WeightRequest(np.zeros((8, 8), np.float32)))
+        assert str(raised.value) == (
+            "expected a model with a part for the Edge TPU; all of 'cell' runs on the CPU here"
+        )
+
     def test_those_of_one_of_several_parts_are_replaced(
         self, whole_model_host: ModelHost, whole_models: Path
     ) -> None:

@@ -149,11 +149,14 @@ def only_device_part(model: HostedModel) -> HostedModel:
     Raises ModelUnsupportedError if it has several, or none.
     """
     parts = model.device_parts
-    if len(parts) != 1:
-        hint = ": name the tensor, or say which part" if parts else ""
+    if not parts:
+        raise ModelUnsupportedError(
+            f"expected a model with a part for the Edge TPU; all of '{model.name}' runs on the CPU here"
+        )
+    if len(parts) > 1:
         raise ModelUnsupportedError(
             f"expected a model with one part for the Edge TPU, or the part whose weights to set; "
-            f"'{model.name}' has {len(parts)}{hint}"
+            f"'{model.name}' has {len(parts)}: name the tensor, or say which part"
         )
     return parts[0]
 
