@@ -284,7 +284,7 @@ class LearnerNode(VisionNode):
         familiarity = self._head.classifier.familiarity
         return (
             f"unknown below a cosine of {familiarity.threshold:.2f}, from {familiarity.known} similarities "
-            f"of known and {familiarity.unknown} of unknown images and assumed usual ones"
+            f"of known images, {familiarity.unknown} of unknown ones, and typical values"
         )
 
     def _on_forget(self, request: Forget.Request, response: Forget.Response) -> Forget.Response:
