@@ -100,6 +100,28 @@ def test_the_guard_takes_no_odometry_of_another_time(node: Callable[..., Any], a
     assert guard.counters.dropped == 1
 
 
+@pytest.mark.parametrize(
+    ("ago", "reason"),
+    [
+        (60, "60.00 s old; it came too late, or use_sim_time or the clocks of the computers differ"),
+        (-60, "60.00 s ahead of this clock; use_sim_time or the clocks of the computers differ"),
+    ],
+)
+def test_a_message_of_another_time_is_reported_with_the_likely_reasons(
+    node: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, ago: int, reason: str
+) -> None:
+    guard, lines = node(ContactGuardNode, use_odometry=True), []
+    monkeypatch.setattr(guard, "report_once", lambda _kind, line: lines.append(line))
+    odometry = Odometry()
+    odometry.header.stamp = Time(sec=NOW - ago)
+    guard._on_odometry(odometry)
+    timeout = f"{guard.values['timeout']:g}"
+    assert lines == [
+        f"message on /alone/odom skipped: expected a stamp of the last {timeout} s (timeout); "
+        f"got one {reason}"
+    ]
+
+
 def ask(node: Any, ago: int) -> None:
     """Have a node receive a velocity with a stamp of so many seconds ago."""
     message = TwistStamped(twist=Twist(linear=Vector3(x=0.5)))

@@ -28,7 +28,8 @@ def is_timely(node: BaseNode, topic: str, age: float) -> bool:
     node.report_once(
         (topic, age > 0),
         f"message on {node.resolve_topic_name(topic)} skipped: expected a stamp of the last {timeout:g} s "
-        f"(timeout); got one {abs(age):.2f} s {'old' if age > 0 else 'ahead of this clock'}; use_sim_time "
-        "and the clocks of all computers must agree",
+        f"(timeout); got one {abs(age):.2f} s {'old' if age > 0 else 'ahead of this clock'}; "
+        + ("it came too late, or " if age > 0 else "")
+        + "use_sim_time or the clocks of the computers differ",
     )
     return False
