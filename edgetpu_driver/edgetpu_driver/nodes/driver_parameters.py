@@ -44,7 +44,7 @@ SETTINGS = (
     Setting(
         "devices",
         [],
-        "Serial numbers or bus paths of several sticks that share the work; all: those that are connected. "
+        "Serial numbers or bus paths of several sticks that share the work; [all]: those that are connected. "
         "Empty: one stick, see serial and bus_path.",
     ),
     Setting(
