@@ -110,7 +110,7 @@ class ContactGuard:
     What lies ahead limits neither turning nor driving backwards. The robot speeds up no faster than limits
     allow, and brakes at once. Without a velocity for `timeout` seconds the speed is 0; without a valid
     measurement, or odometry where it is used, it is at most `blind_speed`. Until an image was measured while
-    the robot drives, it is at most `unmeasured_speed`.
+    the robot drives, it is at most `unmeasured_speed`, and one too slow to measure anything is 0.
     """
 
     def __init__(
@@ -221,6 +221,8 @@ class ContactGuard:
             return None if given else STANDSTILL
         limit, self.restriction = self._limit(now)
         linear = min(self._asked.linear, limit)
+        if max(self.settings.blind_speed, 0.0) < linear < SLOWEST and self._is_unmeasured:
+            linear, self.restriction = 0.0, Restriction.UNMEASURED  # so slow, it would never measure a wall
         if linear == self._asked.linear:
             self.restriction = Restriction.NONE
         wanted = self.deadband.applied(replace(self._asked, linear=linear))
@@ -282,6 +284,13 @@ class ContactGuard:
         if self._stopped:
             return 0.0
         return self._speed_within(free, settings.reaction_time)
+
+    @property
+    def _is_unmeasured(self) -> bool:
+        """Whether neither the distance of an obstacle nor that of a free way is known."""
+        settings = self.settings
+        needed = settings.gap + settings.camera_to_hull
+        return math.isinf(self.distance.distance) and self._clear.metres <= needed
 
     def _speed_while_clear(self) -> float:
         """Speed from which the robot stops within what is certainly free, m/s."""

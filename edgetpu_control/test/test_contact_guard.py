@@ -58,6 +58,11 @@ class TestTheSpeed:
         assert velocity.angular == 0.25
         assert guard.restriction is Restriction.DISTANCE
 
+    def test_may_be_a_creep_at_a_known_distance(self) -> None:
+        guard = guard_at_a_metre()
+        guard.ask(Velocity(0.01), 1.0)
+        assert guard.command(1.0) == Velocity(0.01)
+
     def test_counts_from_the_hull(self) -> None:
         guard = guard_at_a_metre(replace(SETTINGS, gap=0.5, camera_to_hull=0.5))
         assert guard.command(1.0) == Velocity(0.0, 0.25)
@@ -207,6 +212,18 @@ class TestARobotThatDoesNotKnowWhatIsAhead:
         guard = ContactGuard(replace(SETTINGS, gap=0.0), LIMITS, TIMEOUT)
         guard.measure(FREE, 1.0, 1.0)
         assert self.speed(guard) == 0.1
+
+    @pytest.mark.parametrize(
+        ("blind", "asked", "given"), [(0.0, 0.04, 0.0), (0.0, 0.05, 0.05), (0.1, 0.04, 0.04)]
+    )
+    def test_does_not_creep_at_a_speed_at_which_it_learns_nothing(
+        self, blind: float, asked: float, given: float
+    ) -> None:
+        guard = ContactGuard(replace(SETTINGS, blind_speed=blind), LIMITS, TIMEOUT)
+        guard.measure(FREE, 1.0, 1.0)
+        guard.ask(Velocity(asked), 1.0)
+        assert guard.command(1.0) == Velocity(given)
+        assert guard.restriction is (Restriction.NONE if given else Restriction.UNMEASURED)
 
     def test_drives_as_fast_as_it_stops_within_what_an_image_shows_to_be_free(self) -> None:
         guard = ContactGuard(replace(SETTINGS, camera_to_hull=0.1), LIMITS, TIMEOUT)
