@@ -122,6 +122,21 @@ def test_a_message_of_another_time_is_reported_with_the_likely_reasons(
     ]
 
 
+@pytest.mark.parametrize(("stamped", "distance"), [(True, 1.0), (False, math.inf)])
+def test_the_velocity_of_odometry_counts_from_its_stamp_on(
+    node: Callable[..., Any], stamped: bool, distance: float
+) -> None:
+    guard = node(ContactGuardNode, use_odometry=True, timeout=1.0)
+    odometry = Odometry()
+    odometry.twist.twist.linear.x = 0.5
+    if stamped:
+        odometry.header.stamp = Time(sec=NOW - 1, nanosec=500_000_000)
+    guard._on_odometry(odometry)
+    for stamp in (NOW - 0.03, NOW):
+        guard._guard.measure(Contact(0.5, 0.005, approaching=True), stamp, stamp)
+    assert guard._guard.distance.distance == pytest.approx(distance, abs=0.01)
+
+
 def ask(node: Any, ago: int) -> None:
     """Have a node receive a velocity with a stamp of so many seconds ago."""
     message = TwistStamped(twist=Twist(linear=Vector3(x=0.5)))

@@ -141,7 +141,7 @@ class ContactGuard:
         self._asked = STANDSTILL
         self._detection = _Detection()
         self._latest = dict.fromkeys(_Input, -math.inf)
-        """When each input came last, s; of images and detections, the stamp."""
+        """When each input came last, s; of images, detections and odometry, the stamp."""
         self._given_at = -math.inf
         self._now = -math.inf
         """Time up to which the distance driven has been subtracted, s."""
@@ -156,10 +156,15 @@ class ContactGuard:
             self._asked, self._latest[_Input.REQUEST] = velocity, now
 
     def drive(self, velocity: Velocity, now: float) -> bool:
-        """Take the velocity that odometry measured; False if it is ignored as far beyond the limits."""
+        """Take the velocity that odometry measured at the time `now`; False if it is far beyond the limits.
+
+        One that is older than the last is ignored, too.
+        """
         linear, angular = _RUNAWAY * self.limits.linear, _RUNAWAY * self.limits.angular
         if not (abs(velocity.linear) <= linear and abs(velocity.angular) <= angular):  # NaN is neither
             return False
+        if 0 < self._latest[_Input.ODOMETRY] - now <= self.timeout:
+            return True
         self._latest[_Input.ODOMETRY] = now
         self._motion.measured(velocity, now)
         return True

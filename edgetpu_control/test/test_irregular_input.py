@@ -231,3 +231,13 @@ class TestAHeadingHold:
         hold.ask(AHEAD, 1.0)
         hold.ask(velocity, 1.0)
         assert hold.command(1.0) == AHEAD
+
+
+def test_odometry_that_overtook_an_older_one_remains() -> None:
+    guard = ContactGuard(GuardSettings(), VelocityLimits(1.0, 1.0, 1.0, 1.0), 0.25)
+    guard.drive(Velocity(0.5), 0.0)
+    guard.drive(Velocity(0.5), 1.0)
+    guard.drive(STANDSTILL, 0.9)
+    for stamp in (1.05, 1.1):
+        guard.measure(Contact(0.5, 0.005, approaching=True), stamp, stamp)
+    assert guard.distance.distance == 1.0

@@ -185,12 +185,13 @@ class ContactGuardNode(ControlNode):
             )
 
     def _on_odometry(self, message: Odometry) -> None:
-        stamp = stamp_of(message)
-        if stamp and not is_timely(self, "odom", self.now - stamp):
+        now = self.now
+        stamp = stamp_of(message) or now
+        if not is_timely(self, "odom", now - stamp):
             return
         twist = message.twist.twist
         velocity = Velocity(twist.linear.x, twist.angular.z)
-        if not self._guard.drive(velocity, self.now):
+        if not self._guard.drive(velocity, min(stamp, now)):
             self.skip("odom", f"a velocity of at most twice max_linear and max_angular; got {velocity}")
 
     def _on_detections(self, message: Any, stamp: float) -> None:
