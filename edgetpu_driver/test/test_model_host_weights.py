@@ -106,10 +106,10 @@ def test_new_weights_are_acknowledged_whatever_happens_to_joint_graphs(
     assert matrix_host.set_weights("dense", corner(0.5)).version == 1
 
 
-def test_the_caller_may_reuse_its_array(matrix_host: ModelHost) -> None:
-    weights = np.array([[0.5]], np.float32)
-    matrix_host.set_weights("dense", WeightRequest(weights))
-    weights[:] = -0.5
+def test_the_caller_may_reuse_its_arrays(matrix_host: ModelHost) -> None:
+    weights, gains = np.array([[0.5]], np.float32), np.ones(1)
+    matrix_host.set_weights("dense", WeightRequest(weights, row_gains=gains))
+    weights[:], gains[:] = -0.5, 0.25
     matrix_host.reset()
     matrix_host.connect()
     assert effective(matrix_host.invoke("dense", ONES)) == pytest.approx(0.5, abs=0.02)

@@ -206,8 +206,8 @@ class ModelReplica:
     def setting(self, request: WeightRequest) -> Pieces[tuple[WeightRequest, WeightResult]]:
         """Replace weights on this stick; returns the request with copies of its arrays, and the result."""
         copy = yield partial(np.array, request.weights)  # the caller may change its arrays afterwards
-        bias = None if request.bias is None else np.array(request.bias)
-        request = replace(request, weights=copy, bias=bias)
+        bias, gains = (None if each is None else np.array(each) for each in (request.bias, request.row_gains))
+        request = replace(request, weights=copy, bias=bias, row_gains=gains)
         engine = self._attached()
         if (yield partial(needs_tiles, engine, request)):
             self._check_tiles(engine, request)
