@@ -5,7 +5,9 @@ The drivers are scripted, so that each answer is the one under test.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from edgetpu_driver.host.models.hosted_model import HostedModel
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.models.model_parts import ReadModel
 from edgetpu_driver.host.requests.request_terms import Priority, RequestTerms
-from edgetpu_driver.node_kit.clients import local_drivers
+from edgetpu_driver.node_kit.clients import local_drivers, model_client
 from edgetpu_driver.node_kit.clients.driver_choice import DRIVER_SETTING, driver_names
 from edgetpu_driver.node_kit.clients.model_client import ModelClient
 from edgetpu_driver.node_kit.messages.error_codes import answer_error
@@ -159,6 +161,13 @@ class TestTerms:
         assert driver.parts_set == [0, 1]
 
 
+def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Let the time of clients stand still, until a test sets its attribute `now`."""
+    clock = SimpleNamespace(now=time.monotonic())
+    monkeypatch.setattr(model_client, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
+
+
 class TestFullQueues:
     @pytest.mark.parametrize("refusal", [BusyError("full", 0.01), ExpiredError("late")])
     def test_a_request_that_was_not_run_is_sent_again(
@@ -185,6 +194,39 @@ class TestFullQueues:
         client = make_client()
         driver.answers = [BusyError("full", 2 * PATIENCE)]
         assert isinstance(ask(client, graph).error, BusyError)
+        assert client.ready
+
+    def test_a_driver_that_was_busy_gets_its_whole_time_for_the_request_that_is_sent_again(
+        self, graph: Any, driver: ScriptedDriver, make_client: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        client = make_client(request_timeout=2.0)
+        clock = stopped_clock(monkeypatch)
+        held: list[Any] = []
+        results: list[InferenceResult] = []
+        driver.answers = [BusyError("full", 1.9)]
+        graph.spin_until(lambda: client.invoke(INPUTS, results.append))
+        graph.spin_until(lambda: client._request.again is not None)
+        monkeypatch.setattr(driver, "submit_invoke", lambda *given, **_: held.append(given[2]))
+        clock.now += 2.1  # the process was slow; the request itself would have been lost after 2 s
+        graph.spin_until(lambda: bool(held))
+        clock.now += 1.7
+        client._step()
+        held[0](GOOD)
+        graph.spin_until(lambda: bool(results))
+        assert results[0].error is None
+
+    def test_a_driver_that_stays_busy_fails_it_in_the_end(
+        self, graph: Any, driver: ScriptedDriver, make_client: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        client = make_client(request_timeout=2.0)
+        clock = stopped_clock(monkeypatch)
+        results: list[InferenceResult] = []
+        driver.answers = [BusyError("full", 1.9), BusyError("full", 1.9)]
+        graph.spin_until(lambda: client.invoke(INPUTS, results.append))
+        graph.spin_until(lambda: client._request.again is not None)
+        clock.now += 1.9
+        graph.spin_until(lambda: bool(results))
+        assert isinstance(results[0].error, BusyError)
         assert client.ready
 
     def test_one_that_expires_when_its_time_is_nearly_over_fails(

@@ -50,6 +50,8 @@ class _Request:
 
     fail: Callable[[EdgeTpuError], None]
     """Answers it with an error."""
+    end: float
+    """Monotonic time, s, up to which it is sent again."""
     again: tuple[float, Callable[[], None]] | None = None
     """Monotonic time, s, and function to send it again, if the driver was too busy for it."""
 
@@ -220,8 +222,7 @@ class ModelClient:
 
         part: n for a tensor of the n-th of `loaded.parts`; 0 for the only one.
         See SwappableEngine.set_weights. The model should have been loaded under a name that only this node
-        uses. A driver that was restarted has the weights of the file: set them in every `on_ready`. Returns
-        False as `invoke` does.
+        uses. Set them in every `on_ready`: a restarted driver has the file's. Returns False as `invoke` does.
         """
         if not self.free:
             return False
@@ -267,20 +268,21 @@ class ModelClient:
         send: Callable[[], None],
     ) -> bool:
         """Whether a request that the driver has not run is sent again, at once or later."""
-        now, end = time.monotonic(), self._deadline
-        if isinstance(error, ExpiredError) and now + terms.deadline <= end and still_wanted():
+        request, now = self._request, time.monotonic()
+        assert request is not None
+        if isinstance(error, ExpiredError) and now + terms.deadline <= request.end and still_wanted():
             send()
             return True
-        if isinstance(error, BusyError) and now + error.retry_after <= end and still_wanted():
-            assert self._request is not None
-            self._request.again = now + error.retry_after, send
+        if isinstance(error, BusyError) and now + error.retry_after <= request.end and still_wanted():
+            request.again = now + error.retry_after, send
+            self._deadline = request.again[0] + self._patience.seconds
             return True
         return False
 
     def _begin(self, fail: Callable[[EdgeTpuError], None]) -> None:
         """Start a request; `fail` answers it if it is abandoned."""
-        self._state, self._request = ClientState.BUSY, _Request(fail)
         self._deadline = time.monotonic() + self._patience.seconds
+        self._state, self._request = ClientState.BUSY, _Request(fail, self._deadline)
 
     def _finish(self, error: EdgeTpuError | None) -> None:
         """End the request under way, which the driver has answered."""
