@@ -22,10 +22,11 @@ from edgetpu_driver.errors import (
 )
 from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.models.hosted_model import ModelState
+from edgetpu_driver.host.models.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.models.model_replica import ModelReplica
 from edgetpu_driver.host.requests.request import Kind, Request
 from edgetpu_driver.host.requests.request_terms import NORMAL_TERMS, Priority, RequestTerms
+from edgetpu_driver.host.shared_inference.shared_inference import SharedInference
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.weights.weight_request import WeightRequest
@@ -117,6 +118,23 @@ class TestAdmission:
         backend.release.set()
         for _ in range(4):
             assert answers.get(timeout=PATIENCE).outputs["output"].tolist() == [[2, 2, 2, 2]]
+
+    def test_inputs_for_a_model_that_is_loaded_just_now_are_checked(
+        self, host: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def once_loaded(model: HostedModel, _terms: RequestTerms) -> bool:
+            backend.parsing.set()
+            while model.state is not ModelState.LOADED:
+                pass
+            return True
+
+        monkeypatch.setattr(SharedInference, "can_share", staticmethod(once_loaded))
+        backend.parsing.clear()
+        host.submit_load("plus")
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        host.submit_invoke("plus", {"wrong": np.zeros(3)}, answers.put, RequestTerms("/a"))
+        backend.parsing.set()
+        assert isinstance(answers.get(timeout=PATIENCE), InputError)
 
     def test_loaded_models_are_limited_in_number_and_size(self, backend: FakeBackend, models: Path) -> None:
         limits = ClientLimits(models=2, model_bytes=len(b"plus_edgetpu") + len(b"other_edgetpu"))

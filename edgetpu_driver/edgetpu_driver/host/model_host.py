@@ -309,7 +309,8 @@ class ModelHost:
         refused = bool(run.unsupported_reason)  # by the scheduler, whatever the inputs
         if loaded and not (run.parts or refused):
             inputs = checked_inputs(run.inputs, inputs)
-        alone = part or reset or refused or not self._share_inferences
+        # A model that is loaded only now has inputs that were not checked.
+        alone = not loaded or part or reset or refused or not self._share_inferences
         if not alone and self._shared.can_share(model, terms):
             self._shared.ask(model, inputs, done, terms)
         else:
