@@ -144,6 +144,14 @@ class TestTraining:
         wanted = teacher(x)
         assert np.all(rms(learned(x) - wanted) < 0.1 * rms(wanted))
 
+    def test_keeps_the_samples_with_the_least_and_greatest_values(self) -> None:
+        x = states(3000)
+        kept = train(x, teacher(x), TrainingPlan((4,), epochs=1)).samples
+        assert len(kept) == 1024
+        for those, of_all in ((kept, x), (teacher(kept), teacher(x))):
+            assert np.array_equal(those.min(axis=0), of_all.min(axis=0))
+            assert np.array_equal(those.max(axis=0), of_all.max(axis=0))
+
     def test_gives_the_same_network_again(self) -> None:
         x = states(100)
         first, second = (train(x, teacher(x), TrainingPlan((4,), epochs=2)) for _ in range(2))

@@ -52,12 +52,37 @@ def train(inputs: ArrayLike, outputs: ArrayLike, plan: TrainingPlan | None = Non
     if not (np.all(np.isfinite(given)) and np.all(np.isfinite(wanted))):
         raise InputError("expected finite samples; got NaN or infinity")
     random = np.random.default_rng(plan.seed)
-    kept = given[random.permutation(len(given))[:MOST_SAMPLES]]
+    kept = given[_kept(given, wanted, random)]
     sizes = (given.shape[1], *plan.hidden, wanted.shape[1])
     network = random_network(sizes, _ranges(given), _ranges(wanted), kept, random)
     x, y = network.inputs.normalise(given), network.outputs.normalise(wanted)
     layers = _fit(network, x.astype(np.float32), y.astype(np.float32), plan, random)
     return Network(layers, network.inputs, network.outputs, kept)
+
+
+def _kept(
+    given: NDArray[np.float64], wanted: NDArray[np.float64], random: np.random.Generator
+) -> NDArray[np.intp]:
+    """Indices of samples for the ranges and errors of a quantised network.
+
+    They include those with the least and greatest values of each quantity, which may be rare: the ranges of
+    the layers would cut them off.
+    """
+    order = random.permutation(len(given))
+    if len(order) <= MOST_SAMPLES:
+        return order
+    quantities = np.concatenate([wanted, given], axis=1)[order]
+    each = max(1, MOST_SAMPLES // 4 // quantities.shape[1])
+    by_size = np.argsort(quantities, axis=0, kind="stable")
+    ends = np.concatenate([by_size[:each], by_size[-each:]]).T.ravel()[: MOST_SAMPLES // 2]
+    return order[_first(ends, len(order))]
+
+
+def _first(ends: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+    """These numbers and then the others below `count`, MOST_SAMPLES in all."""
+    chosen = np.zeros(count, bool)
+    chosen[ends] = True
+    return np.concatenate([np.flatnonzero(chosen), np.flatnonzero(~chosen)])[:MOST_SAMPLES]
 
 
 def _check(plan: TrainingPlan) -> None:
