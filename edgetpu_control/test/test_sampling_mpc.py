@@ -85,12 +85,15 @@ class TestDeadline:
         assert self.solve(mpc, 0).action == 0
 
 
-def test_sequences_without_a_finite_cost_are_left_out() -> None:
+@pytest.mark.parametrize("cost", [np.nan, np.inf, -np.inf])
+def test_sequences_without_a_finite_cost_are_left_out(cost: float) -> None:
     def forbidden(states: Array, actions: Array) -> Array:
-        return np.where(actions[:, 0] > 0, np.nan, near_zero(states, actions))
+        return np.where(actions[:, 0] > 0, cost, near_zero(states, actions))
 
     mpc = SamplingMpc(replace(SETTINGS, horizon=1), forbidden)
-    assert solve_with(mpc, [-1.0, 0.0], cart).action <= 0
+    decision = solve_with(mpc, [-1.0, 0.0], cart)
+    assert decision.action <= 0
+    assert np.isfinite(decision.cost)
 
 
 @pytest.mark.parametrize("method", ["mppi", "cem"])
@@ -149,6 +152,15 @@ class TestLearnedDynamics:
     def test_takes_angles_as_sine_and_cosine(self) -> None:
         inputs = LearnedDynamics(2, angles=(0,)).inputs(np.array([[np.pi / 2, 3.0, 4.0]]))
         assert inputs == pytest.approx(np.array([[3.0, 1.0, 0.0, 4.0]]))
+
+    def test_learns_from_angles_that_end_at_half_a_turn(self) -> None:
+        angles = np.random.default_rng(0).uniform(-np.pi, np.pi, 100)
+        followed = (angles + 0.1 + np.pi) % (2 * np.pi) - np.pi
+        questions = np.stack([angles, np.zeros(100)], axis=1)
+        network = LearnedDynamics(1, angles=(0,)).learn(
+            questions, followed[:, None], TrainingPlan((4,), epochs=1)
+        )
+        assert (network.outputs.low + network.outputs.high) / 2 == pytest.approx([0.1])
 
     def test_refuses_an_angle_that_is_no_state(self) -> None:
         with pytest.raises(InputError, match="expected angles of 0 to 1"):

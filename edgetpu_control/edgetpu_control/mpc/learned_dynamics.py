@@ -37,7 +37,11 @@ class LearnedDynamics:
     def learn(self, questions: ArrayLike, answers: ArrayLike, plan: TrainingPlan | None = None) -> Network:
         """Train with states and actions, [count, n + m], and the states that followed, [count, n]."""
         asked, followed = np.asarray(questions, np.float64), np.asarray(answers, np.float64)
-        return train(self.inputs(asked), followed - asked[:, : self.states], plan)
+        changes = followed - asked[:, : self.states]
+        turned = changes[:, list(self.angles)]
+        # Measured angles end at -pi and pi; the shorter way is meant.
+        changes[:, list(self.angles)] = np.arctan2(np.sin(turned), np.cos(turned))
+        return train(self.inputs(asked), changes, plan)
 
     def predict(self, network: Callable[[Array], Array], questions: Array) -> Array:
         """Return the states that follow, float64[count, n]; network: computes changes from `inputs`."""

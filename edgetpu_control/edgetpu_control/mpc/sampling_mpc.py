@@ -141,7 +141,8 @@ class SamplingMpc:
             for step in range(self.settings.horizon):
                 states = yield np.concatenate([states, actions[:, step]], axis=1)
                 costs = costs + self._cost(states, actions[:, step])
-            self._improve(actions, np.where(np.isnan(costs), np.inf, costs))
+            # A cost of -inf, such as log(0), is none either: as the lowest it would leave the plan as it is.
+            self._improve(actions, np.where(np.isfinite(costs), costs, np.inf))
 
     def decide(self) -> Decision:
         """Return the first action of the present plan."""
