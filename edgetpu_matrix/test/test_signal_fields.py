@@ -35,6 +35,8 @@ ARRAY = Float32MultiArray(data=[1.0, 2.0, 3.0, 4.0])
         (ARRAY, "data[-1]", [4]),
         (ARRAY, "data[1::2]", [2, 4]),
         (ARRAY, "data[:2]", [1, 2]),
+        (ARRAY, "data[:]", [1, 2, 3, 4]),
+        (ARRAY, "data[-2:-1]", [3]),
         (LaserScan(ranges=[5.0, 6.0]), "ranges,range_max", [5, 6, 0]),
     ],
 )
@@ -55,6 +57,12 @@ def test_bytes_can_be_samples() -> None:
 def test_a_field_that_there_is_not_is_refused(fields: str) -> None:
     with pytest.raises(FatalError, match="expected the path of a field of Imu"):
         SignalReader(Imu, fields)
+
+
+@pytest.mark.parametrize("fields", ["data[]", "data[-]", "data[1-]", "data[-:]", "data[::0]", "data[1::2:3]"])
+def test_elements_that_are_not_numbers_are_refused(fields: str) -> None:
+    with pytest.raises(FatalError, match="expected the path of a field of Float32MultiArray"):
+        SignalReader(Float32MultiArray, fields)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,9 @@ from std_msgs.msg import Header
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.printable_text import one_line
 
-_FIELD = re.compile(r"([a-z]\w*(?:\.[a-z]\w*)*)(?:\[(-?\d*)(:?)(-?\d*)(?::([1-9]\d*))?\])?", re.ASCII)
+_FIELD = re.compile(
+    r"([a-z]\w*(?:\.[a-z]\w*)*)(?:\[(?:(-?\d+)|(-?\d+)?:(-?\d+)?(?::([1-9]\d*))?)\])?", re.ASCII
+)
 
 SAMPLE_FORMATS = {"": None, "int16": np.dtype("<i2"), "int32": np.dtype("<i4"), "float32": np.dtype("<f4")}
 """Sample formats of the bytes of a uint8[], little-endian; "": each byte is a sample."""
@@ -80,9 +82,9 @@ def _field(kind: type[Any], path: str) -> tuple[list[str], int | slice | None]:
             )
         example = getattr(example, name)
     assert match is not None
-    first, colon, last, step = match.groups()[1:]
-    if first is None:
+    index, first, last, step = match.groups()[1:]
+    if index is not None:
+        return names, int(index)
+    if not path.endswith("]"):
         return names, None
-    if colon:
-        return names, slice(*(int(text) if text else None for text in (first, last, step)))
-    return names, int(first or 0)
+    return names, slice(*(int(text) if text else None for text in (first, last, step)))
