@@ -356,6 +356,9 @@ def test_a_file_keeps_ranges_that_are_narrow_for_their_values(tmp_path: Path) ->
     [
         (TrainingPlan(hidden=(0,)), "expected hidden layers of 1 to 1024 units; got 0"),
         (TrainingPlan(hidden=(8, -1)), "expected hidden layers of 1 to 1024 units; got 8, -1"),
+        (TrainingPlan(batch=0), "expected batches of 1 sample or more; got 0"),
+        (TrainingPlan(rate=0.0), "expected a rate above 0; got 0"),
+        (TrainingPlan(rate=float("nan")), "expected a rate above 0; got nan"),
         (TrainingPlan(seed=-1), "expected a seed of 0 or more; got -1"),
     ],
 )

@@ -91,6 +91,10 @@ def _check(plan: TrainingPlan) -> None:
         raise InputError(f"expected hidden layers of 1 to {MOST_UNITS} units; got {units}")
     if plan.epochs < 1:
         raise InputError(f"expected 1 epoch or more; got {plan.epochs}")
+    if plan.batch < 1:
+        raise InputError(f"expected batches of 1 sample or more; got {plan.batch}")
+    if not 0 < plan.rate < np.inf:
+        raise InputError(f"expected a rate above 0; got {plan.rate:g}")
     if plan.seed < 0:
         raise InputError(f"expected a seed of 0 or more; got {plan.seed}")
 
