@@ -189,8 +189,10 @@ class TestAdmission:
 
     def test_large_products_are_refused(self, host: ModelHost) -> None:
         host.load("plus")
-        with pytest.raises(InputError, match="a batch of at most 65536"):
+        with pytest.raises(InputError, match="a batch of 1 to 65536 vectors; got 65537"):
             host.multiply("plus", ProductRequest(np.ones(4), batch=65537))
+        with pytest.raises(InputError, match="a batch of 1 to 65536 vectors; got 0"):
+            host.multiply("plus", ProductRequest(np.ones(0), batch=0))
         with pytest.raises(InputError, match="1 to 64 passes"):
             host.multiply("plus", ProductRequest(np.ones(4), passes=65))
         with pytest.raises(

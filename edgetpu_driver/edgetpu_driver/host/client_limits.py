@@ -39,7 +39,7 @@ class ClientLimits:
     def check_product(self, batch: int, passes: int, tiles: int = 1) -> None:
         """Raise InputError for a product that is too large."""
         if not 1 <= batch <= self.batch:
-            raise InputError(f"expected a batch of at most {self.batch} vectors; got {batch}")
+            raise InputError(f"expected a batch of 1 to {self.batch} vectors; got {batch}")
         if not 1 <= passes <= self.passes:
             raise InputError(f"expected 1 to {self.passes} passes; got {passes}")
         inferences = batch * passes * tiles

@@ -177,9 +177,8 @@ class MatrixClient:
     def multiply(self, vector: ArrayLike, done: Callable[[ProductResult], None]) -> bool:
         """Multiply the matrix by a vector, float [columns]; `done` gets the product or the error, once.
 
-        Returns False, and never calls `done`, unless the client is `ready`. With a driver in the same process
-        `done` is called before this method returns. Raises InputError for anything but a vector of finite
-        numbers.
+        Returns False, and never calls `done`, unless the client is `ready`; `done` is called by the node's
+        executor. Raises InputError for anything but a vector of finite numbers.
         """
         if not self.ready or self._plan is None:
             return False
