@@ -85,6 +85,17 @@ class TestDeadline:
         assert self.solve(mpc, 0).action == 0
 
 
+@pytest.mark.parametrize(("low", "ended"), [(-1.0, False), (0.5, True)])
+def test_a_first_plan_that_would_move_the_robot_has_ended_before_it_is_improved(
+    low: float, ended: bool
+) -> None:
+    mpc = SamplingMpc(replace(SETTINGS, low=np.array([low])), near_zero)
+    mpc.begin()
+    assert mpc.has_ended == ended
+    solve_with(mpc, [1.0, 0.0], cart)
+    assert not mpc.has_ended
+
+
 @pytest.mark.parametrize("cost", [np.nan, np.inf, -np.inf])
 def test_sequences_without_a_finite_cost_are_left_out(cost: float) -> None:
     def forbidden(states: Array, actions: Array) -> Array:

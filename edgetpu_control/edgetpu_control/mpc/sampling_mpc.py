@@ -108,8 +108,8 @@ class SamplingMpc:
         self._deviation = np.tile(settings.deviation, (settings.horizon, 1))
         self._completed, self._lowest = 0, np.inf
         self._fresh = True
-        self._continued = 0
-        """Periods since the plan was last improved."""
+        self._continued = settings.horizon if middle.any() else 0
+        """Periods since the plan was last improved. A first plan that is not zero counts as ended."""
 
     @property
     def has_ended(self) -> bool:
