@@ -49,6 +49,33 @@ def test_regularization_spares_the_offset() -> None:
     assert readout.predict([1, 0, 0, 0, 0]) == pytest.approx((TARGETS + 1000).mean(axis=0), rel=1e-6)
 
 
+@pytest.mark.parametrize("offset", [0.0, 5e6, 1.7e9])
+def test_the_residual_does_not_depend_on_the_offset_of_the_targets(offset: float) -> None:
+    noise = 0.05 * np.random.default_rng(3).normal(size=TARGETS.shape)
+    centred = trained(FEATURES, TARGETS + noise)
+    expected = centred.solve(1e-6)
+    readout = trained(FEATURES, TARGETS + noise + offset)
+    training = readout.solve(1e-6)
+    assert training.residual_rms == pytest.approx(expected.residual_rms, rel=1e-3)
+    assert training.target_sigma == pytest.approx(expected.target_sigma, rel=1e-6)
+    assert training.explained == pytest.approx(expected.explained, abs=1e-6)
+    assert readout.predict(FEATURES[7]) == pytest.approx(centred.predict(FEATURES[7]) + offset, abs=1e-5)
+
+
+def test_a_file_of_an_earlier_version_is_read() -> None:
+    readout = trained()
+    readout.solve(0.1)
+    arrays = readout.to_arrays()
+    shift, samples = arrays.pop("target_shift"), arrays["samples"]
+    arrays["target_square"] += 2 * shift * arrays["target_sum"] + samples * shift**2
+    arrays["cross"] += np.outer(arrays["gram"][:, 0], shift)
+    arrays["target_sum"] += samples * shift
+    earlier = RidgeReadout.from_arrays(arrays)
+    training = earlier.solve(0.1)
+    assert earlier.weights == pytest.approx(readout.weights)
+    assert training.target_sigma == pytest.approx(TARGETS.std(axis=0))
+
+
 def test_training_can_continue() -> None:
     readout = trained(FEATURES[:40], TARGETS[:40])
     readout.solve(0.1)

@@ -340,7 +340,8 @@ class ReservoirNode(MatrixNode):
         return fill_answer(response, None)
 
     def _load(self, path: Path) -> None:
-        arrays = archive.load(path, KIND, (*RidgeReadout.ARRAYS, "network", "confidence"))
+        names = (*RidgeReadout.ARRAYS, "network", "confidence")
+        arrays = archive.load(path, KIND, names, RidgeReadout.OPTIONAL_ARRAYS)
         found = str(arrays["network"])
         fitting = [self._description(passes=passes) for passes in range(1, self.values["passes"] + 1)]
         if found not in (*fitting, self._description(NETWORK)):  # the latter: of earlier versions

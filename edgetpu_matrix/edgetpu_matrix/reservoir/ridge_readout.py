@@ -46,10 +46,15 @@ class RidgeReadout:
 
     Only the sums of the normal equations are kept (features^2 + features x outputs, float64), so memory does
     not grow with the number of samples, and training can continue after `solve`. The first feature is assumed
-    to be constant: its weight, the offset, is not regularised.
+    to be 1: its weight, the offset, is not regularised.
+
+    The sums are those of targets minus the first one: otherwise the residual of targets that are large
+    compared with their deviation, such as times or UTM coordinates, would be lost in rounding.
     """
 
     ARRAYS = ("weights", "gram", "cross", "target_sum", "target_square", "samples", "residual")
+    OPTIONAL_ARRAYS = ("target_shift",)
+    """Arrays that files of earlier versions do not have."""
 
     def __init__(self, features: int, outputs: int) -> None:
         self.features, self.outputs = features, outputs
@@ -65,6 +70,8 @@ class RidgeReadout:
         self._cross = np.zeros((self.features, self.outputs))
         self._target_sum = np.zeros(self.outputs)
         self._target_square = np.zeros(self.outputs)
+        self._target_shift = np.zeros(self.outputs)
+        """What is subtracted from targets before they are added to the sums."""
         self._samples = 0
         self._waiting: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
 
@@ -110,6 +117,7 @@ class RidgeReadout:
         mean_square = self._target_square / n
         explained = 2 * (solution * cross).sum(0) - (solution * (self._gram / n @ solution)).sum(0)
         self.weights = np.ascontiguousarray(solution.T)
+        self.weights[:, 0] += self._target_shift
         self.residual_rms = np.sqrt(np.maximum(mean_square - explained, 0.0))
         deviation = np.sqrt(np.maximum(mean_square - (self._target_sum / n) ** 2, 0.0))
         return Training(n, self.residual_rms, deviation)
@@ -133,8 +141,9 @@ class RidgeReadout:
             self._target_square,
             np.array(self._samples),
             self.residual_rms,
+            self._target_shift,
         )
-        return dict(zip(self.ARRAYS, values, strict=True))
+        return dict(zip(self.ARRAYS + self.OPTIONAL_ARRAYS, values, strict=True))
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> RidgeReadout:
@@ -144,8 +153,9 @@ class RidgeReadout:
             raise ArchiveError(f"expected weights [outputs, features]; got {list(weights.shape)}")
         outputs, features = weights.shape
         shapes: tuple[tuple[int, ...], ...] = ((outputs, features), (features, features))
-        shapes += ((features, outputs), (outputs,), (outputs,), (), (outputs,))
-        for name, shape in zip(cls.ARRAYS, shapes, strict=True):
+        shapes += ((features, outputs), (outputs,), (outputs,), (), (outputs,), (outputs,))
+        arrays = {"target_shift": np.zeros(outputs)} | dict(arrays)
+        for name, shape in zip(cls.ARRAYS + cls.OPTIONAL_ARRAYS, shapes, strict=True):
             array = arrays[name]
             if array.shape != shape or array.dtype.kind not in "fi" or not np.isfinite(array).all():
                 raise ArchiveError(
@@ -160,6 +170,7 @@ class RidgeReadout:
         readout._cross = arrays["cross"].astype(np.float64)
         readout._target_sum = arrays["target_sum"].astype(np.float64)
         readout._target_square = arrays["target_square"].astype(np.float64)
+        readout._target_shift = arrays["target_shift"].astype(np.float64)
         readout._samples = samples
         readout.residual_rms = arrays["residual"].astype(np.float64)
         return readout
@@ -169,6 +180,9 @@ class RidgeReadout:
             return
         features = np.stack([sample[0] for sample in self._waiting])
         targets = np.stack([sample[1] for sample in self._waiting])
+        if not self._samples:
+            self._target_shift = targets[0].copy()
+        targets -= self._target_shift
         self._gram += features.T @ features
         self._cross += features.T @ targets
         self._target_sum += targets.sum(0)
