@@ -26,8 +26,8 @@ class _Client:
     """A client of a driver that has loaded the model, or cannot run it, when the test says so."""
 
     def __init__(self, node: Any, model: str, *, name: str, on_ready: Callable[[], None], **_: Any) -> None:
-        del node, model
-        self.name, self._on_ready = name, on_ready
+        del node
+        self.model, self.name, self._on_ready = model, name, on_ready
         self.problem = "looking for the driver"
         self.busy = self.closed = False
 
@@ -121,6 +121,22 @@ def test_a_network_is_never_loaded_over_a_former_one_that_still_works(stage: _St
     stage.clients[2].load()
     stage.work()
     assert [each.closed for each in stage.clients] == [True, True, False]
+
+
+def test_a_graph_that_another_node_uses_is_not_removed(
+    stage: _Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.replace(0.25)
+    stage.clients[0].load()
+    node = _Node("neighbour", parameter_overrides=[Parameter("model_dir", value=str(tmp_path))])
+    neighbour = _Stage(node, monkeypatch)  # which is told of the clients of both from now on
+    neighbour.replace(0.25)
+    neighbour.clients[0].load()
+    for gain in (0.5, 0.75):
+        stage.replace(gain)
+        neighbour.clients[-1].load()
+    assert neighbour.clients[0].model in [file.stem for file in tmp_path.glob("network_*.tflite")]
+    node.destroy_node()
 
 
 def test_only_the_newest_of_several_networks_is_quantised(stage: _Stage) -> None:

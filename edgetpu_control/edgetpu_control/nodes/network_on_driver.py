@@ -125,14 +125,18 @@ class NetworkOnDriver:
         return [*self._retired, *(each for each in (self._present, self._next) if each is not None)]
 
     def _prepare(self, network: Network, number: int) -> None:
-        """In the thread: quantise, and write the graph under a name derived from its content."""
+        """In the thread: quantise, and write the graph under a name derived from its content and this node.
+
+        Nodes with equal networks have a file each, as every node removes its own.
+        """
         if number != self._number:  # a newer one waits
             return
         try:
             quantised = self._quantise(network)
             graph = quantised.graph()
             directory = user_path(self._node.values["model_dir"] or default_model_dir())
-            file = directory / f"network_{hashlib.sha256(graph).hexdigest()[:16]}.tflite"
+            digest = hashlib.sha256(self._node.full_name.encode() + b"\0" + graph).hexdigest()
+            file = directory / f"network_{digest[:16]}.tflite"
             self._remove_former(file)
             if write_file(file, graph):
                 self._written.add(file)
