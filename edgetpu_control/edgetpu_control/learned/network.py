@@ -147,7 +147,7 @@ class Network:
             name: each.astype(np.float32) if name.startswith(("weights_", "bias_")) else each
             for name, each in self._arrays().items()
         }
-        npz_archive.save(Path(path), _KIND, {"sizes": sizes, **arrays})
+        npz_archive.save(path, _KIND, {"sizes": sizes, **arrays})
 
     def _arrays(self) -> dict[str, Array]:
         arrays = {

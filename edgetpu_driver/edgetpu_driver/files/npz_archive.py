@@ -45,12 +45,13 @@ _LENGTHS = {1: "<H", 2: "<I", 3: "<I"}
 """Format of the header's length by version of the .npy format."""
 
 
-def save(path: Path, kind: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+def save(path: str | Path, kind: str, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write arrays to a file atomically; its directory is made if absent.
 
     kind: what the file holds, checked by `load`. Raises ArchiveError if the file cannot be written or there
     are MOST_FILES already.
     """
+    path = Path(path)
     buffer = io.BytesIO()
     write_arrays(buffer, {KIND: np.array(kind), **arrays})
     try:

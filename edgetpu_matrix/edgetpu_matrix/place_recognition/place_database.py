@@ -133,7 +133,7 @@ class PlaceDatabase:
         """Write all places to a file; ArchiveError if it cannot be written."""
         order = np.argsort(self._order, kind="stable")
         labels = np.array([self._labels[row] for row in order], np.str_)
-        archive.save(Path(path), KIND, {"labels": labels, "embeddings": self.rows[order]})
+        archive.save(path, KIND, {"labels": labels, "embeddings": self.rows[order]})
 
     @classmethod
     def load(cls, path: str | Path, capacity: int = 1 << 20) -> PlaceDatabase:

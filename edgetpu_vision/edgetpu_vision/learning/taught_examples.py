@@ -142,7 +142,7 @@ class TaughtExamples:
             "model": np.array(self.model, np.str_),
             "made_with": np.array(self.made_with, np.str_),
         }
-        archive.save(Path(path), KIND, arrays)
+        archive.save(path, KIND, arrays)
 
     @classmethod
     def load(cls, path: str | Path, capacity: int = 1000) -> TaughtExamples:
