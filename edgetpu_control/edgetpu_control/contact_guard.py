@@ -293,18 +293,20 @@ class ContactGuard:
     @property
     def _is_unmeasured(self) -> bool:
         """Whether neither the distance of an obstacle nor that of a free way is known."""
-        settings = self.settings
-        needed = settings.gap + settings.camera_to_hull
-        return math.isinf(self.distance.distance) and self._clear.metres <= needed
+        return math.isinf(self.distance.distance) and self._clear_way <= 0
+
+    @property
+    def _clear_way(self) -> float:
+        """How far the hull may certainly drive until `gap` is left, m; not above 0 if that is unknown."""
+        return self._clear.metres - self.settings.gap - self.settings.camera_to_hull
 
     def _speed_while_clear(self) -> float:
         """Speed from which the robot stops within what is certainly free, m/s."""
         settings = self.settings
         if math.isfinite(self.distance.distance):
             return math.inf
-        free = self._clear.metres - settings.gap - settings.camera_to_hull
         return max(
-            self._speed_within(free, settings.reaction_time),
+            self._speed_within(self._clear_way, settings.reaction_time),
             self.unmeasured_speed,
             settings.blind_speed,
         )
